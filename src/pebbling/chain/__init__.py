@@ -16,8 +16,41 @@ from .actions import (
 )
 from .check import check
 from .cost import Cost, Model, Room, Tier
+from .mixed import Mixed
+from .online import Online
 from .periodic import Periodic
 from .position import Position
 from .revolve import Revolve
 from .schedule import Schedule
+from .staged import Staged
 from .storeall import StoreAll
+from .uneven import Uneven
+
+__all__ = [
+    "ROW",
+    "Action",
+    "Advance",
+    "Cost",
+    "EndForward",
+    "Free",
+    "Mixed",
+    "Model",
+    "Online",
+    "Periodic",
+    "Position",
+    "Record",
+    "Restore",
+    "Reverse",
+    "Revolve",
+    "Room",
+    "Schedule",
+    "Staged",
+    "Store",
+    "StoreAll",
+    "Tier",
+    "Turn",
+    "Uneven",
+    "check",
+    "decode",
+    "encode",
+]

@@ -98,7 +98,7 @@ def _pieces(spans: Spans, span: Span, known: dict[Span, list[_Piece]]) -> list[_
 
 def _whole(spans: Spans, span: Span, known: dict[Span, list[_Piece]]) -> np.ndarray:
     """All rows of a short span."""
-    for inner in inner_first(spans, span, known):
+    for inner, _ in inner_first(spans, span, known):
         known[inner] = _pieces(spans, inner, known)
     (rows,) = known[span]
     assert isinstance(rows, np.ndarray)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .actions import Free, Record, Reverse, Store, Turn
 from .spans import Each, Spans, Sub
-from .tally import Counter, count_one, nothing
+from .tally import Counter, Sum
 
 
 class Position(int):
@@ -23,7 +23,7 @@ def find(spans: Spans, counter: Counter, step: int) -> Position:
     """Where ``step`` is about to be reversed: down the tree, counting what is passed."""
     snapshots: dict[tuple[int, int], int] = {}
     tapes: list[range] = []
-    passed = nothing(len(counter.model.rooms))
+    passed = Sum(counter.model)
     base, items = 0, iter(spans.expand(spans.root))
     while True:
         item = next(items)
@@ -32,16 +32,16 @@ def find(spans: Spans, counter: Counter, step: int) -> Position:
             if start <= step < start + item.span[0]:
                 base, items = start, iter(spans.expand(item.span))
             else:
-                passed = passed.then(counter.count(item.span))
+                passed.join(counter.count(item.span))
             continue
         if isinstance(item, Turn | Reverse) and base + item.step == step:
             break
         if isinstance(item, Each) and item.kind is Reverse and item.start <= step - base < item.stop:
             passed_part = Each(Reverse, step - base + 1, item.stop)
-            passed = passed.then(count_one(passed_part, counter.model))
+            passed.add(passed_part, base)
             _note(passed_part, base, snapshots, tapes)
             break
-        passed = passed.then(count_one(item, counter.model))
+        passed.add(item, base)
         _note(item, base, snapshots, tapes)
     position = Position(passed.length)
     position.snapshots, position.tapes = snapshots, tuple(tapes)

@@ -6,12 +6,13 @@ cost and states of equal size in one tier; ``Mixed`` does better where tapes may
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from . import binomial
-from .actions import Advance, EndForward, Free, Restore, Store, Turn
+from .actions import Action, Advance, EndForward, Free, Restore, Store, Turn
 from .cost import Cost, Model, Room
 from .schedule import Schedule
 from .spans import Item, Span, Sub
@@ -21,6 +22,7 @@ from .validate import whole
 FRESH, KEPT, FIRST = range(3)
 """How a span meets its first state: not stored, in its slot already, or not stored and on the first sweep."""
 
+_REMEMBERED = 4_000
 _SPLITS = {"writes": binomial.fewest_writes, "runs": binomial.longest_runs}
 
 
@@ -55,35 +57,49 @@ class Revolve(Schedule):
         return (self.steps, self.slots, FIRST)
 
     def expand(self, span: Span) -> Sequence[Item]:
-        steps, slots, how = span
-        slot = self.slots - slots
-        if steps <= 1:
-            return leaf(steps, slot, 0, how)
-        split = self._split(steps, slots)
-        return [
-            *([Store(0, slot, 0)] if how != KEPT else []),
-            Advance(0, split),
-            Sub(split, (steps - split, slots - 1, FIRST if how == FIRST else FRESH)),
-            Restore(0, slot, 0),
-            Sub(0, (split, slots, KEPT)),
-        ]
+        return halves(span, self.slots - span[1], self._split)
+
+    def __iter__(self) -> Iterator[Action]:
+        """The actions straight from the splits: a few kilobytes, and the fastest way in Python."""
+        new: Any = tuple.__new__
+        split, slots, splits = self._split, self.slots, dict[tuple[int, int], int]()
+        waiting: list[tuple[int, int, int]] = []
+        start, steps, slot, kept = 0, self.steps, 0, False
+        forward = True
+        while True:
+            while steps > 1:
+                part = splits.get((steps, slot))
+                if part is None:
+                    if len(splits) > _REMEMBERED:
+                        splits.clear()
+                    part = splits[steps, slot] = split(steps, slots - slot)
+                if not kept:
+                    yield new(Store, (start, slot, 0))
+                middle = start + part
+                yield new(Advance, (start, middle))
+                waiting.append((start, part, slot))
+                start, steps, slot, kept = middle, steps - part, slot + 1, False
+            if forward:
+                yield EndForward()
+                forward = False
+            if kept:
+                yield new(Free, (start, slot, 0))
+            if steps:
+                yield new(Turn, (start,))
+            if not waiting:
+                return
+            start, steps, slot = waiting.pop()
+            kept = True
+            yield new(Restore, (start, slot, 0))
 
     def closed(self, span: Span) -> Tally | None:
-        steps, slots, how = span
-        if self.prefer != "writes" or steps <= 1:
-            return None
-        advances, written = binomial.advances(steps, slots), binomial.stores(steps, slots)
-        kept, peak = how == KEPT, self._peak(steps, slots)
-        length = 3 * steps - 2 + 2 * written - kept + (how == FIRST)
-        return Tally(
-            length, advances, steps, (written - kept,), (steps - 1,), (-kept,), (peak - kept,), tapes=0, most_tapes=0
-        )
+        return tally_of(span) if self.prefer == "writes" else None
 
     @property
     def cost(self) -> Cost:
         if self.prefer != "writes" or self.steps == 0:
             return super().cost
-        advances, peak = binomial.advances(self.steps, self.slots), self._peak(self.steps, self.slots)
+        advances, peak = binomial.advances(self.steps, self.slots), peak_of(self.steps, self.slots)
         return Cost(
             forwards=advances + self.steps,
             advances=advances,
@@ -95,12 +111,23 @@ class Revolve(Schedule):
         )
 
     @cached_property
-    def _split(self):  # noqa: ANN202
+    def _split(self) -> Callable[[int, int], int]:
         return _SPLITS[self.prefer]
 
-    @staticmethod
-    def _peak(steps: int, slots: int) -> int:
-        return min(slots, steps - 1)
+
+def halves(span: Span, slot: int, split: Callable[[int, int], int]) -> list[Item]:
+    """What the span (steps, slots, how), whose first state belongs in ``slot``, consists of."""
+    steps, slots, how = span
+    if steps <= 1:
+        return leaf(steps, slot, 0, how)
+    first = split(steps, slots)
+    return [
+        *([Store(0, slot, 0)] if how != KEPT else []),
+        Advance(0, first),
+        Sub(first, (steps - first, slots - 1, FIRST if how == FIRST else FRESH)),
+        Restore(0, slot, 0),
+        Sub(0, (first, slots, KEPT)),
+    ]
 
 
 def leaf(steps: int, slot: int, tier: int, how: int) -> list[Item]:
@@ -110,3 +137,21 @@ def leaf(steps: int, slot: int, tier: int, how: int) -> list[Item]:
         *([Free(0, slot, tier)] if how == KEPT else []),
         *([Turn(0)] if steps else []),
     ]
+
+
+def tally_of(span: Span) -> Tally | None:
+    """The counts of a span that is split for the fewest writes; those of a leaf are quick to count."""
+    steps, slots, how = span
+    if steps <= 1:
+        return None
+    advances, written = binomial.advances(steps, slots), binomial.stores(steps, slots)
+    kept, peak = how == KEPT, peak_of(steps, slots)
+    length = 3 * steps - 2 + 2 * written - kept + (how == FIRST)
+    return Tally(
+        length, advances, steps, (written - kept,), (steps - 1,), (-kept,), (peak - kept,), tapes=0, most_tapes=0
+    )
+
+
+def peak_of(steps: int, slots: int) -> int:
+    """The most snapshots held at once."""
+    return min(slots, steps - 1)

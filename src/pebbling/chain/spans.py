@@ -10,7 +10,7 @@ that it did not find in use as it found it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from .actions import Action, Record, Reverse
@@ -46,16 +46,20 @@ class Spans(Protocol):
     def expand(self, span: Span) -> Sequence[Item]:
         """What a span consists of, in order."""
 
+    def origin(self, span: Span) -> int:
+        """The step at which a span begins, where steps differ in size; anything where they don't."""
 
-def inner_first(spans: Spans, span: Span, known: Sequence[Span] | dict = ()) -> Iterator[Span]:
-    """Every span inside ``span`` that is not in ``known``, each after all that it consists of."""
+
+def inner_first(spans: Spans, span: Span, known: Container[Span]) -> Iterator[tuple[Span, Sequence[Item]]]:
+    """Every span inside ``span`` that is not ``known``, with its items, after all that it consists of."""
+    stack: list[tuple[Span, Sequence[Item] | None]] = [(span, None)]
     seen: set[Span] = set()
-    stack: list[tuple[Span, bool]] = [(span, False)]
     while stack:
-        current, expanded = stack.pop()
-        if expanded:
-            yield current
+        current, items = stack.pop()
+        if items is not None:
+            yield current, items
         elif current not in seen and current not in known:
             seen.add(current)
-            stack.append((current, True))
-            stack += [(item.span, False) for item in spans.expand(current) if isinstance(item, Sub)]
+            items = spans.expand(current)
+            stack.append((current, items))
+            stack += [(item.span, None) for item in items if type(item) is Sub]

@@ -24,8 +24,8 @@ from .actions import (
 from .spans import Each, Item, Span, Spans, Sub
 from .tally import Counter
 
-_SHORT = 64
-_REMEMBERED = 20_000
+_SHORT = 16
+_REMEMBERED = 1_000
 
 _Run: TypeAlias = list[tuple[int, int, int, int]]  # kind, start, stop or slot, tier
 _Piece: TypeAlias = _Run | Each | Sub

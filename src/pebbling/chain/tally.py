@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from .actions import Action, Advance, Free, Record, Restore, Reverse, Store, Turn
 from .cost import Model
-from .spans import Each, Span, Spans, Sub, inner_first
+from .spans import Each, Item, Span, Spans, Sub, inner_first
 
 
 class Tally(NamedTuple):
@@ -23,19 +24,81 @@ class Tally(NamedTuple):
     tapes: int
     most_tapes: int
 
-    def then(self, other: Tally) -> Tally:
-        """The counts of this stretch with another one after it."""
+
+class Sum:
+    """Counts that grow action by action, or by a whole stretch that was counted before."""
+
+    def __init__(self, model: Model) -> None:
+        tiers = len(model.rooms)
+        self._state, self._tape = model.state, model.tape
+        self.length = self.advances = self.tapings = self.tapes = self.most_tapes = 0
+        self.stores, self.restores = [0] * tiers, [0] * tiers
+        self.held: list[float] = [0] * tiers
+        self.highs: list[float] = [0] * tiers
+
+    def add(self, item: Action | Each, origin: int = 0) -> None:
+        """Count one action or run, whose steps are counted from ``origin``."""
+        kind = type(item)
+        self.length += 1
+        if kind is Advance:
+            self.advances += item.stop - item.start  # type: ignore[union-attr]
+        elif kind is Restore:
+            self.restores[item.tier] += 1  # type: ignore[union-attr]
+        elif kind is Store:
+            self.stores[item.tier] += 1  # type: ignore[union-attr]
+            self._hold(item.tier, size_of(self._state, origin + item.step))  # type: ignore[union-attr]
+        elif kind is Free:
+            self.held[item.tier] -= size_of(self._state, origin + item.step)  # type: ignore[union-attr]
+        elif kind is Turn:
+            self.tapings += 1
+        elif kind is Record or kind is Reverse:
+            self._run(kind, origin + item.step, origin + item.step + 1)  # type: ignore[union-attr]
+        elif kind is Each:
+            self.length += item.stop - item.start - 1  # type: ignore[union-attr]
+            self._run(item.kind, origin + item.start, origin + item.stop)  # type: ignore[union-attr]
+
+    def join(self, other: Tally) -> None:
+        """Count a stretch that comes next."""
+        self.length += other.length
+        self.advances += other.advances
+        self.tapings += other.tapings
+        self.most_tapes = max(self.most_tapes, self.tapes + other.most_tapes)
+        self.tapes += other.tapes
+        for tier, high in enumerate(other.highs):
+            self.stores[tier] += other.stores[tier]
+            self.restores[tier] += other.restores[tier]
+            self.highs[tier] = max(self.highs[tier], self.held[tier] + high)
+            self.held[tier] += other.held[tier]
+
+    def tally(self) -> Tally:
+        """The counts as a value."""
         return Tally(
-            self.length + other.length,
-            self.advances + other.advances,
-            self.tapings + other.tapings,
-            _add(self.stores, other.stores),
-            _add(self.restores, other.restores),
-            _add(self.held, other.held),
-            tuple(map(max, self.highs, _add(self.held, other.highs))),
-            self.tapes + other.tapes,
-            max(self.most_tapes, self.tapes + other.most_tapes),
+            self.length,
+            self.advances,
+            self.tapings,
+            tuple(self.stores),
+            tuple(self.restores),
+            tuple(self.held),
+            tuple(self.highs),
+            self.tapes,
+            self.most_tapes,
         )
+
+    def _run(self, kind: type[Any], start: int, stop: int) -> None:
+        number, tape = stop - start, self._tape
+        size = sum(tape[start:stop]) if isinstance(tape, tuple) else tape * number
+        if kind is Reverse:
+            self.tapes -= number
+            self.held[0] -= size
+        else:
+            self.tapings += number
+            self.tapes += number
+            self.most_tapes = max(self.most_tapes, self.tapes)
+            self._hold(0, size)
+
+    def _hold(self, tier: int, size: float) -> None:
+        self.held[tier] += size
+        self.highs[tier] = max(self.highs[tier], self.held[tier])
 
 
 class Counter:
@@ -47,16 +110,18 @@ class Counter:
 
     def count(self, span: Span) -> Tally:
         """The counts of one span."""
-        for inner in inner_first(self.spans, span, self._known):
-            self._known[inner] = self.count_items(self.spans.expand(inner))
+        for inner, items in inner_first(self.spans, span, self._known):
+            self._known[inner] = self._count(items, self.spans.origin(inner))
         return self._known[span]
 
-    def count_items(self, items: Any) -> Tally:
-        """The counts of a list of items whose spans are counted already."""
-        total = nothing(len(self.model.rooms))
+    def _count(self, items: Sequence[Item], origin: int) -> Tally:
+        total, known = Sum(self.model), self._known
         for item in items:
-            total = total.then(self._known[item.span] if isinstance(item, Sub) else count_one(item, self.model))
-        return total
+            if type(item) is Sub:
+                total.join(known[item.span])
+            else:
+                total.add(item, origin)  # type: ignore[arg-type]
+        return total.tally()
 
 
 class _Known(dict[Span, Tally]):
@@ -75,52 +140,21 @@ class _Known(dict[Span, Tally]):
         return count is not None
 
 
-def nothing(tiers: int) -> Tally:
-    """The counts of no action at all."""
-    zero = (0,) * tiers
-    return Tally(0, 0, 0, zero, zero, zero, zero, 0, 0)
-
-
-def count_one(item: Action | Each, model: Model) -> Tally:
-    """The counts of one action or run."""
-    none = nothing(len(model.rooms))
-    one = none._replace(length=1)
-    match item:
-        case Each(kind, start, stop):
-            number = stop - start
-            size = sum(model.tape[start:stop]) if isinstance(model.tape, tuple) else model.tape * number
-            if kind is Reverse:
-                return none._replace(length=number, held=_at(none.held, 0, -size), tapes=-number)
-            grown = _at(none.held, 0, size)
-            return Tally(number, 0, number, none.stores, none.restores, grown, grown, number, number)
-        case Advance(start, stop):
-            return one._replace(advances=stop - start)
-        case Store(step, _, tier):
-            grown = _at(none.held, tier, size_of(model.state, step))
-            return one._replace(stores=_at(none.stores, tier, 1), held=grown, highs=grown)
-        case Restore(_, _, tier):
-            return one._replace(restores=_at(none.restores, tier, 1))
-        case Free(step, _, tier):
-            return one._replace(held=_at(none.held, tier, -size_of(model.state, step)))
-        case Record(step):
-            grown = _at(none.held, 0, size_of(model.tape, step))
-            return one._replace(tapings=1, held=grown, highs=grown, tapes=1, most_tapes=1)
-        case Turn(_):
-            return one._replace(tapings=1)
-        case Reverse(step):
-            return one._replace(held=_at(none.held, 0, -size_of(model.tape, step)), tapes=-1)
-        case _:
-            return one
+def by_step(spans: Spans, steps: int) -> list[int]:
+    """How often each step is advanced; walks all of the tree, so it is for trees whose spans don't repeat."""
+    change = [0] * (steps + 1)
+    stack = [(0, spans.root)]
+    while stack:
+        base, span = stack.pop()
+        for item in spans.expand(span):
+            if isinstance(item, Sub):
+                stack.append((base + item.offset, item.span))
+            elif isinstance(item, Advance):
+                change[base + item.start] += 1
+                change[base + item.stop] -= 1
+    return list(accumulate(change[:-1]))
 
 
 def size_of(size: float | tuple[float, ...], step: int) -> float:
     """The size of one step's state or tape."""
     return size[step] if isinstance(size, tuple) else size
-
-
-def _at(values: tuple[Any, ...], index: int, change: float) -> tuple[Any, ...]:
-    return tuple(value + change if i == index else value for i, value in enumerate(values))
-
-
-def _add(one: tuple[Any, ...], two: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(a + b for a, b in zip(one, two, strict=True))

@@ -1,0 +1,95 @@
+"""What a run did: counted and timed, beside what was planned."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from typing import Any
+
+from ..units import format_bytes, format_seconds
+
+
+@dataclass
+class Report:
+    """Counts, bytes and times of one run.
+
+    ``forwards`` counts every evaluation of a step, one inside each reversal included, and
+    ``minimum`` is the fewest that any plan with the same slots needs. ``peak`` and ``planned`` are
+    bytes held by the run in snapshots, by tier.
+    """
+
+    schedule: str
+    steps: int = 0
+    forwards: int = 0
+    minimum: int = 0
+    advances: int = 0
+    reversals: int = 0
+    stores: int = 0
+    restores: int = 0
+    recovered: int = 0
+    compared: int = 0
+    resumed_at: int | None = None
+    state_bytes: int = 0
+    written: dict[str, int] = field(default_factory=dict)
+    read: dict[str, int] = field(default_factory=dict)
+    peak: dict[str, int] = field(default_factory=dict)
+    planned: dict[str, int] = field(default_factory=dict)
+    lossy: bool = False
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("advance", "reverse", "store"), 0.0))
+    events: list[tuple[str, int, float, float]] = field(default_factory=list, repr=False)
+
+    @property
+    def factor(self) -> float:
+        """Evaluations of a step for each step."""
+        return self.forwards / self.steps if self.steps else 0.0
+
+    def __str__(self) -> str:
+        optimal = self.minimum / self.steps if self.steps else 0.0
+        rows = [
+            ("schedule", self.schedule),
+            ("forwards a step", f"{self.factor:.3f}  (least possible {optimal:.3f})"),
+            ("snapshots", f"{self.stores:,} stored, {self.restores:,} restored"),
+        ]
+        for tier in self.peak:
+            planned = format_bytes(self.planned[tier]) if tier in self.planned else "not planned"
+            rows.append((f"peak, {tier}", f"{format_bytes(self.peak[tier])}  (planned {planned})"))
+        rows += [(f"time, {name}", format_seconds(seconds)) for name, seconds in self.seconds.items()]
+        if self.compared:
+            rows.append(("verified", f"{self.compared:,} replayed states equal to the first sweep, bit for bit"))
+        if self.recovered:
+            rows.append(("recovered", f"{self.recovered:,} damaged snapshots, computed again"))
+        if self.resumed_at is not None:
+            rows.append(("resumed", f"at action {self.resumed_at:,}"))
+        if self.lossy:
+            rows.append(("lossy", "snapshots were compressed with loss, as asked: the gradient is not exact"))
+        return "\n".join(f"{name:<16} {value}" for name, value in rows)
+
+    def json(self) -> str:
+        """The report as JSON, without the timeline."""
+        content = {key: value for key, value in asdict(self).items() if key != "events"}
+        return json.dumps({"kind": "report", **content, "factor": self.factor}, indent=2)
+
+    def timeline(self, path: str | PathLike[str]) -> None:
+        """Write the timeline for Perfetto or chrome://tracing; the run must have been made with ``trace=True``."""
+        if not self.events:
+            raise ValueError("this run kept no timeline: ask for it with trace=True")
+        names = list(dict.fromkeys(name for name, *_ in self.events))
+        events: list[dict[str, Any]] = [
+            {
+                "name": f"{name} {step}",
+                "cat": name,
+                "ph": "X",
+                "ts": start * 1e6,
+                "dur": duration * 1e6,
+                "pid": 0,
+                "tid": names.index(name),
+            }
+            for name, step, start, duration in self.events
+        ]
+        labels = [
+            {"name": "thread_name", "ph": "M", "pid": 0, "tid": i, "args": {"name": name}}
+            for i, name in enumerate(names)
+        ]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": labels + events, "displayTimeUnit": "ms"}, file)

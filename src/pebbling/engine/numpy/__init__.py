@@ -1,0 +1,36 @@
+"""Derivatives of plain NumPy programs, reverse and forward, of any order by nesting.
+
+The module is an engine in the sense of ``pebbling.engine.protocol``.
+"""
+
+from . import rules as _rules
+from .custom import custom
+from .dual import Dual
+from .rule import composed, elementwise, flat, rule
+from .rules.create import array, asarray
+from .step import active, differentiable, step_jvp, step_vjp, step_vjp_dot
+from .transform import grad, hvp, jvp, stop_gradient, value_and_grad, vjp
+from .var import Var
+
+__all__ = [
+    "Dual",
+    "Var",
+    "active",
+    "array",
+    "asarray",
+    "composed",
+    "custom",
+    "differentiable",
+    "elementwise",
+    "flat",
+    "grad",
+    "hvp",
+    "jvp",
+    "rule",
+    "step_jvp",
+    "step_vjp",
+    "step_vjp_dot",
+    "stop_gradient",
+    "value_and_grad",
+    "vjp",
+]

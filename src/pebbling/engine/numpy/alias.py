@@ -1,0 +1,136 @@
+"""Assignment to traced arrays as NumPy means it: every name for the same memory sees it.
+
+A traced array is assigned to by giving it a new value, so two names for one array agree by themselves.
+A view (``y = x[1:]``) is another traced array. It keeps its base alive and knows how it came from it;
+the base knows its views weakly. When one of them changes, its bases get the change written into them
+and every other live view is taken again, so that all stay what NumPy would show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from .indexing import is_basic
+from .refuse import refuse
+from .traced import Traced, highest, is_array, plain
+
+
+class Alias:
+    """How one traced array shares memory with others."""
+
+    __slots__ = ("again", "base", "crowd", "index", "refusal", "views")
+
+    def __init__(
+        self, base: Traced | None = None, again: Callable[[Any], Any] | None = None, index: Any = None
+    ) -> None:
+        self.base, self.again, self.index = base, again, index
+        self.views: list[ref[Traced]] = []
+        self.crowd = 16
+        self.refusal: str | None = None
+
+
+def link(base: Traced, view: Traced, again: Callable[[Any], Any] | None, index: Any = None) -> None:
+    """Note that ``view`` looks into ``base``: it is ``again(base)``, or ``base[index]``."""
+    if base.alias is None:
+        base.alias = Alias()
+    known = base.alias
+    if len(known.views) >= known.crowd:
+        known.views = [seen for seen in known.views if seen() is not None]
+        known.crowd = 2 * len(known.views) + 16
+    known.views.append(ref(view))
+    view.alias = Alias(base, again, index)
+
+
+def shares(view: Any, base: Any) -> bool:
+    """Whether a value that a function returned looks into the memory of its argument."""
+    view, base = plain(view), plain(base)
+    if not isinstance(view, np.ndarray) or view.base is None or not isinstance(base, np.ndarray):
+        return False
+    return view.base is base or (base.base is not None and view.base is base.base)
+
+
+def assign(x: Any, index: Any, part: Any) -> None:
+    """``x[index] = part``."""
+    if not is_array(x):
+        raise TypeError(f"{type(plain(x)).__name__!r} object does not support item assignment")
+    alias = x.alias
+    if alias is not None and _is_own_view(x, index, part):
+        return
+    _check(x, part)
+    if np.iscomplexobj(plain(part)) and x.dtype.kind != "c":
+        raise TypeError(f"can't assign complex numbers into an array of {x.dtype}")
+    x.write(index, part)
+    if alias is not None:
+        _tell(x)
+
+
+def augment(x: Any, new: Any) -> Any:
+    """``x += …`` where ``new`` is ``x + …``: an array changes in place, a number is replaced."""
+    if not is_array(x):
+        return new
+    _check(x, new)
+    if new.shape != x.shape:
+        raise ValueError(f"non-broadcastable output operand with shape {x.shape} doesn't match {new.shape}")
+    if new.dtype != x.dtype:
+        if not np.can_cast(new.dtype, x.dtype, "same_kind"):
+            raise TypeError(f"can't cast the result from {new.dtype} to {x.dtype} in place")
+        new = new.astype(x.dtype)
+    x.become(new)
+    if x.alias is not None:
+        _tell(x)
+    return x
+
+
+def _is_own_view(x: Any, index: Any, part: Any) -> bool:
+    # ``x[i] += v`` is ``t = x[i]; t += v; x[i] = t``, and the change of t has reached x already.
+    alias = getattr(part, "alias", None)
+    return alias is not None and alias.base is x and alias.again is None and is_basic(index) and index == alias.index
+
+
+def _check(x: Any, part: Any) -> None:
+    if x.alias is not None and x.alias.refusal is not None:
+        raise refuse(x.alias.refusal, "Pass a copy of one of them")
+    top = highest((x, part))
+    if top is not None and top.level > x.level:
+        raise refuse(
+            "a value of an inner derivative was assigned into an array of an outer one",
+            "Make the array inside the inner function, with np.zeros_like of one of its arguments",
+        )
+
+
+def _tell(x: Any) -> None:
+    """Bring all that shares memory with ``x`` in line with its new value."""
+    _refresh(x)
+    child, base = x, x.alias.base
+    while base is not None:
+        _write_back(base, child)
+        _refresh(base, but=child)
+        child, base = base, base.alias.base
+
+
+def _refresh(x: Any, but: Any = None) -> None:
+    for seen in list(x.alias.views):
+        view: Any = seen()
+        if view is not None and view is not but:
+            again = view.alias.again
+            view.become(x[view.alias.index] if again is None else again(x))
+            _refresh(view)
+
+
+def _write_back(base: Any, view: Any) -> None:
+    alias = view.alias
+    if base.alias.refusal is not None:
+        raise refuse(base.alias.refusal, "Pass a copy of one of them")
+    if alias.again is None:
+        base.write(alias.index, view)
+        return
+    positions = alias.again(np.arange(base.size).reshape(base.shape))
+    if np.unique(positions).size < positions.size:
+        raise ValueError("assignment destination is read-only: several of its elements are the same memory")
+    elements = np.copy(np.reshape(base, -1))
+    elements[positions] = view
+    base.become(np.reshape(elements, base.shape))

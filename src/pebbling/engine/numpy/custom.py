@@ -1,0 +1,55 @@
+"""One node with its own derivatives: how a whole checkpointed loop stands on a tape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..protocol import Custom
+from .dual import Dual
+from .pulls import pull_item
+from .tape import accumulate, fit, meta
+from .traced import highest
+from .var import Var
+
+
+def custom(call: Custom, inputs: Sequence[Any]) -> list[Any]:
+    """Run ``call`` so that the innermost derivative uses its rules. Values of outer ones go through it as they are."""
+    top = highest(inputs)
+    if top is None:
+        return list(call.run(list(inputs))[0])
+    values = [top.peel(leaf) for leaf in inputs]
+    if isinstance(top, Dual):
+        tangents = [leaf.tangent if value is not leaf else None for leaf, value in zip(inputs, values)]
+        outputs, pushed = call.jvp(values, tangents)
+        return [out if t is None else Dual(out, t, top.level) for out, t in zip(outputs, pushed)]
+    assert isinstance(top, Var)
+    tape = top.tape
+    outputs, residue = call.run(values)
+    sources = [(leaf.index, *meta(value)) if value is not leaf else None for leaf, value in zip(inputs, values)]
+    tape.append((_pull_custom, call, residue, sources))
+    node = len(tape) - 1
+    results = []
+    for position, out in enumerate(outputs):
+        if meta(out)[1].kind in "fc":
+            tape.append((pull_item, node, position, len(outputs)))
+            out = Var(out, tape, len(tape) - 1)
+        results.append(out)
+    return results
+
+
+def _pull_custom(grads: list[Any], entry: Any) -> None:
+    _, call, residue, sources = entry
+    parts = call.vjp(residue, grads[-1])
+    if len(parts) != len(sources):
+        raise ValueError(f"the vjp of {call!r} returned {len(parts)} cotangents for {len(sources)} inputs")
+    for position, (source, part) in enumerate(zip(sources, parts)):
+        if source is None or part is None:
+            continue
+        i, shape, dtype = source
+        if meta(part)[0] != shape:
+            raise ValueError(
+                f"the vjp of {call!r} returned a cotangent of shape {meta(part)[0]} for input {position}, "
+                f"which has shape {shape}"
+            )
+        accumulate(grads, i, fit(part, shape, dtype))

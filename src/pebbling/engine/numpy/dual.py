@@ -1,0 +1,214 @@
+"""Forward mode: an array and its tangent. A tangent of ``None`` is zero, and nothing is computed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from .alias import link, shares
+from .array import Array
+from .indexing import add_at, put
+from .kinds import Elementwise
+from .rule import UNARY
+from .tape import ONLY_HERE, meta
+from .var import NUMBERS
+
+
+class Dual(Array):
+    """A value, and how fast it changes along one direction."""
+
+    __slots__ = ("level", "tangent")
+
+    level: int
+
+    def __init__(self, value: Any, tangent: Any, level: int) -> None:
+        self.value = value
+        self.tangent = tangent
+        self.level = level
+        self.alias = None
+
+    def peel(self, other: Any) -> Any:
+        return other.value if type(other) is Dual and other.level == self.level else other
+
+    def constant(self, value: Any) -> Dual:
+        return Dual(value, None, self.level)
+
+    def revalue(self, result: Any, value: Any) -> Any:
+        if self.peel(result) is result:
+            return value
+        assert result.shape == np.shape(value), f"formula gives shape {result.shape}, NumPy {np.shape(value)}"
+        return Dual(value, result.tangent, self.level)
+
+    def become(self, new: Any) -> None:
+        if self.peel(new) is new:
+            new = self.constant(new)
+        self.value = new.value
+        self.tangent = new.tangent
+
+    def _tangent(self, other: Any) -> Any:
+        return other.tangent if type(other) is Dual and other.level == self.level else None
+
+    def elementwise(self, kind: Elementwise, args: Sequence[Any]) -> Any:
+        values = [self.peel(arg) for arg in args]
+        out = kind.func(*values)
+        total = None
+        for arg, slope in zip(args, kind.slopes):
+            t = self._tangent(arg)
+            if t is not None and slope is not None:
+                total = _sum(total, t * slope(out, *values)())
+        return Dual(out, None if total is None else _spread(total, out), self.level)
+
+    def primitive(self, kind: Any, args: Sequence[Any], kwargs: dict[str, Any], positions: Sequence[int]) -> Any:
+        values = [self.peel(arg) for arg in args]
+        out = kind.func(*values, **kwargs)
+        if kind.view and out is values[positions[0]]:
+            return args[positions[0]]
+        tangents = [self._tangent(args[p]) for p in positions]
+        total = None
+        if any(t is not None for t in tangents):
+            for t, jvp in zip(tangents, kind.derive(out, *values, **kwargs)[1]):
+                if t is not None and jvp is not None:
+                    total = _sum(total, jvp(t))
+        if isinstance(out, tuple):
+            each = [None] * len(out) if total is None else total
+            items = [Dual(o, None if t is None else _spread(t, o), self.level) for o, t in zip(out, each)]
+            return type(out)(*items) if hasattr(out, "_fields") else tuple(items)
+        result = Dual(out, None if total is None else _spread(total, out), self.level)
+        base = args[positions[0]]
+        if kind.view and values[positions[0]] is not base and shares(out, base.value):
+            func, before, after = kind.func, args[: positions[0]], args[positions[0] + 1 :]
+            link(base, result, lambda new: func(*before, new, *after, **kwargs))
+        return result
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if not kwargs and len(inputs) == 1:
+            slope = UNARY.get(ufunc)
+            if slope is not None and method == "__call__":
+                x, t = self.value, self.tangent
+                out = ufunc(x)
+                return Dual(out, None if t is None else t * slope(out, x)(), self.level)
+        return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
+
+    def __add__(self, other: Any) -> Any:
+        x, t = self.value, self.tangent
+        if type(other) is Dual and other.level == self.level:
+            y, u = other.value, other.tangent
+            if t is not None and u is not None:
+                return Dual(x + y, t + u, self.level)
+            t = u if t is None else t
+        elif type(other) in NUMBERS or type(other) is ndarray:
+            y = other
+        else:
+            return super().__add__(other)
+        out = x + y
+        return Dual(out, None if t is None else _spread(t, out), self.level)
+
+    def __sub__(self, other: Any) -> Any:
+        x, t = self.value, self.tangent
+        if type(other) is Dual and other.level == self.level:
+            y, u = other.value, other.tangent
+            if u is not None:
+                t = -u if t is None else t - u
+        elif type(other) in NUMBERS or type(other) is ndarray:
+            y = other
+        else:
+            return super().__sub__(other)
+        out = x - y
+        return Dual(out, None if t is None else _spread(t, out), self.level)
+
+    def __mul__(self, other: Any) -> Any:
+        x, t = self.value, self.tangent
+        if type(other) is Dual and other.level == self.level:
+            y, u = other.value, other.tangent
+            if t is not None and u is not None:
+                return Dual(x * y, t * y + x * u, self.level)
+            return Dual(x * y, (None if u is None else x * u) if t is None else t * y, self.level)
+        if type(other) in NUMBERS or type(other) is ndarray:
+            return Dual(x * other, None if t is None else t * other, self.level)
+        return super().__mul__(other)
+
+    def __truediv__(self, other: Any) -> Any:
+        x, t = self.value, self.tangent
+        if type(other) is Dual and other.level == self.level:
+            y, u = other.value, other.tangent
+            out = x / y
+            if u is not None:
+                t = -out * u if t is None else t - out * u
+            return Dual(out, None if t is None else t / y, self.level)
+        if type(other) in NUMBERS or type(other) is ndarray:
+            return Dual(x / other, None if t is None else t / other, self.level)
+        return super().__truediv__(other)
+
+    def __neg__(self) -> Any:
+        return Dual(-self.value, None if self.tangent is None else -self.tangent, self.level)
+
+    def __getitem__(self, index: Any) -> Any:
+        x, t = self.value, self.tangent
+        out = x[index]
+        view = Dual(out, None if t is None else t[index], self.level)
+        if shares(out, x):
+            link(self, view, None, index)
+        return view
+
+    def write(self, index: Any, part: Any) -> None:
+        value, tangent = self.peel(part), self._tangent(part)
+        if self.tangent is None and tangent is not None:
+            self.tangent = np.zeros(self.shape, self.dtype)
+        if self.tangent is not None:
+            part = 0 if tangent is None else tangent
+            if type(self.tangent) is ndarray and _is_plain(part) and self._alone_tangent():
+                self.tangent[index] = part
+            else:
+                self.tangent = put(self.tangent, part, index)
+        if type(self.value) is ndarray and _is_plain(value) and self._alone_value():
+            self.value[index] = value
+        else:
+            self.value = put(self.value, value, index)
+
+    def add_at(self, index: Any, part: Any) -> bool:
+        """``self[index] += part`` into memory that is this value's own; says whether it could."""
+        value, tangent = self.peel(part), self._tangent(part)
+        if not (_is_plain(value) and _is_plain(tangent) and self._alone_value()):
+            return False
+        if self.tangent is not None and not self._alone_tangent():
+            return False
+        if tangent is not None:
+            if self.tangent is None:
+                self.tangent = np.zeros(self.shape, self.dtype)
+            add_at(self.tangent, index, tangent)
+        add_at(self.value, index, value)
+        return True
+
+    def _alone_value(self) -> bool:
+        alone = type(self.value) is ndarray and getrefcount(self.value) == ONLY_HERE and self.value.base is None
+        return alone and self.value.flags.writeable
+
+    def _alone_tangent(self) -> bool:
+        alone = type(self.tangent) is ndarray and getrefcount(self.tangent) == ONLY_HERE and self.tangent.base is None
+        return alone and self.tangent.flags.writeable
+
+
+def _is_plain(value: Any) -> bool:
+    return not isinstance(value, Array)
+
+
+def _sum(total: Any, part: Any) -> Any:
+    if total is None:
+        return part
+    if isinstance(part, tuple):
+        return tuple([_sum(a, b) if b is not None else a for a, b in zip(total, part)])
+    return total + part
+
+
+def _spread(t: Any, out: Any) -> Any:
+    """A tangent with the shape and dtype of its value."""
+    shape, dtype = meta(out)
+    if t.shape != shape:
+        t = np.broadcast_to(t, shape)
+    if t.dtype is not dtype and t.dtype != dtype:
+        t = t.real.astype(dtype) if t.dtype.kind == "c" and dtype.kind != "c" else t.astype(dtype)
+    return t

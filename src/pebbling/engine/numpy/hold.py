@@ -1,0 +1,88 @@
+"""Plain arrays that a tape refers to are read-only until the tape is done.
+
+A tape keeps the arrays that its pullbacks need, not copies. If the program then wrote into one of them,
+the gradient would be silently wrong; so they are locked, and NumPy raises at the line that writes.
+Not seen: a write through another view of the same memory that was made before the array was used.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+READ_ONLY = (
+    "pebbling: a plain array used together with differentiated ones is read-only until the gradient is done, "
+    "because the gradient needs its value; write into a copy of it instead (x = x.copy())"
+)
+
+
+class Lock:
+    """One array that was writable, and how many tapes need it as it is."""
+
+    __slots__ = ("array", "count")
+
+    def __init__(self, array: np.ndarray) -> None:
+        key = id(array)
+        self.array = weakref.ref(array, lambda _: _locks.pop(key, None))
+        self.count = 0
+
+
+_locks: dict[int, Lock] = {}
+_waiting: list[Lock] = []
+
+
+def hold(held: dict[int, Lock], array: Any) -> None:
+    """Lock ``array`` and the arrays whose memory it shares, and note it in ``held``."""
+    while isinstance(array, np.ndarray):
+        key = id(array)
+        lock = _locks.get(key)
+        if lock is None and array.flags.writeable:
+            lock = _locks[key] = Lock(array)
+            array.flags.writeable = False
+        if lock is not None:
+            if held.get(key) is lock:
+                return
+            held[key] = lock
+            lock.count += 1
+        array = array.base
+
+
+def hold_captured(held: dict[int, Lock], functions: Iterable[Any]) -> None:
+    """Lock the arrays that pullbacks have captured and that others can still reach."""
+    for function in functions:
+        for cell in getattr(function, "__closure__", None) or ():
+            content = cell.cell_contents
+            for array in content if type(content) in (tuple, list) else (content,):
+                if isinstance(array, np.ndarray):
+                    hold(held, array)
+
+
+def release(held: dict[int, Lock]) -> None:
+    """Give back what ``hold`` noted in ``held``."""
+    for lock in held.values():
+        lock.count -= 1
+        if lock.count == 0:
+            _waiting.append(lock)
+    held.clear()
+    # A view becomes writable only after the array it looks into, hence the repetition; what another
+    # tape still needs waits for that tape.
+    progress = True
+    while progress and _waiting:
+        before = len(_waiting)
+        _waiting[:] = [lock for lock in _waiting if not _unlocked(lock)]
+        progress = len(_waiting) < before
+
+
+def _unlocked(lock: Lock) -> bool:
+    array = lock.array()
+    if array is None or lock.count > 0:
+        return True
+    try:
+        array.flags.writeable = True
+    except ValueError:
+        return False
+    _locks.pop(id(array), None)
+    return True

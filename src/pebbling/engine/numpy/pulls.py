@@ -1,0 +1,107 @@
+"""The pullbacks of the commonest entries, written out because they decide the speed of a small step.
+
+Each takes the list of cotangents, whose last one belongs to the entry, and the entry.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .tape import accumulate, fit
+
+
+def pull_same(grads: list[Any], entry: Any) -> None:
+    """``y = x + c``: the entry is (pull, x)."""
+    accumulate(grads, entry[1], grads[-1])
+
+
+def pull_add(grads: list[Any], entry: Any) -> None:
+    """``z = x + y``, equal shapes: (pull, x, y)."""
+    g = grads[-1]
+    _, i, j = entry
+    if grads[i] is None:
+        grads[i] = g
+    else:
+        accumulate(grads, i, g)
+    if grads[j] is None:
+        grads[j] = g
+    else:
+        accumulate(grads, j, g)
+
+
+def pull_subtract(grads: list[Any], entry: Any) -> None:
+    """``z = x - y``, equal shapes: (pull, x, y)."""
+    g = grads[-1]
+    accumulate(grads, entry[1], g)
+    accumulate(grads, entry[2], -g)
+
+
+def pull_negative(grads: list[Any], entry: Any) -> None:
+    """``y = c - x``: (pull, x)."""
+    accumulate(grads, entry[1], -grads[-1])
+
+
+def pull_multiply(grads: list[Any], entry: Any) -> None:
+    """``z = x * y``, equal shapes: (pull, x, y, value of x, value of y)."""
+    g = grads[-1]
+    _, i, j, x, y = entry
+    if grads[i] is None:
+        grads[i] = g * y
+    else:
+        accumulate(grads, i, g * y)
+    if grads[j] is None:
+        grads[j] = g * x
+    else:
+        accumulate(grads, j, g * x)
+
+
+def pull_scale(grads: list[Any], entry: Any) -> None:
+    """``y = x * c``: (pull, x, c)."""
+    accumulate(grads, entry[1], grads[-1] * entry[2])
+
+
+def pull_divide(grads: list[Any], entry: Any) -> None:
+    """``z = x / y``, equal shapes: (pull, x, y, value of y, value of z)."""
+    _, i, j, y, z = entry
+    part = grads[-1] / y
+    accumulate(grads, j, -part * z)
+    accumulate(grads, i, part)
+
+
+def pull_shrink(grads: list[Any], entry: Any) -> None:
+    """``y = x / c``: (pull, x, c)."""
+    accumulate(grads, entry[1], grads[-1] / entry[2])
+
+
+def pull_unary(grads: list[Any], entry: Any) -> None:
+    """``y = f(x)``, element by element: (pull, x, slope)."""
+    _, i, slope = entry
+    if grads[i] is None:
+        grads[i] = grads[-1] * slope()
+    else:
+        accumulate(grads, i, grads[-1] * slope())
+
+
+def pull_elementwise(grads: list[Any], entry: Any) -> None:
+    """``y = f(x, …)``, element by element, broadcast: (pull, [(x, slope, shape, dtype), …])."""
+    g = grads[-1]
+    for i, slope, shape, dtype in entry[1]:
+        accumulate(grads, i, fit(g * slope(), shape, dtype))
+
+
+def pull_primitive(grads: list[Any], entry: Any) -> None:
+    """``y = f(x, …)``: (pull, [(x, vjp, shape, dtype), …])."""
+    g = grads[-1]
+    for i, vjp, shape, dtype in entry[1]:
+        part = vjp(g)
+        if part.shape != shape or part.dtype is not dtype:
+            part = fit(part, shape, dtype)
+        accumulate(grads, i, part)
+
+
+def pull_item(grads: list[Any], entry: Any) -> None:
+    """One of several results: (pull, the entry of all, position, how many)."""
+    _, i, position, length = entry
+    if grads[i] is None:
+        grads[i] = [None] * length
+    grads[i][position] = grads[-1]

@@ -1,0 +1,36 @@
+"""Errors that name the user's line: what was written there, why it can't be differentiated, what to do."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import SourceError
+
+_INSIDE = (str(Path(__file__).resolve().parents[2]), str(Path(np.__file__).resolve().parent))
+
+
+def refuse(reason: str, way_out: str) -> SourceError:
+    """The error for the line of user code that is running now."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
+        frame = frame.f_back
+    name, line = frame.f_code.co_filename, frame.f_lineno
+    text = linecache.getline(name, line, frame.f_globals).strip()
+    shown = f"{name}:{line}: {text}\n" if text else f"{name}:{line}: "
+    return SourceError(f"{shown}{reason}. {way_out}.")
+
+
+def name_of(func: object) -> str:
+    """A NumPy function as one writes it: ``np.linalg.inv``."""
+    name = getattr(func, "__name__", repr(func))
+    owner = getattr(func, "__self__", None)
+    if isinstance(owner, np.ufunc):
+        return f"{name_of(owner)}.{name}"
+    module = getattr(func, "__module__", None) or "numpy"
+    if isinstance(func, np.ufunc) and getattr(np, name, None) is not func:
+        module = "scipy.special"
+    return f"np{module.removeprefix('numpy')}.{name}" if module.startswith("numpy") else f"{module}.{name}"

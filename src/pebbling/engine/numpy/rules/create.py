@@ -1,0 +1,117 @@
+"""Arrays made from traced ones: copies, other dtypes, arrays of zeros that traced values can be assigned into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..rule import composed, primitive, rule
+from ..traced import Traced, highest, plain
+
+
+@rule(np.copy)
+def copy(y: Any, x: Any, order: Any = "K", subok: bool = False) -> Any:
+    return [lambda g: g], [lambda t: t]
+
+
+def _item(x: Any) -> Any:
+    return x.item() if hasattr(x, "item") else x
+
+
+@primitive(_item)
+def item(y: Any, x: Any) -> Any:
+    shape = np.shape(x)
+    return [lambda g: np.reshape(g, shape)], [lambda t: np.reshape(t, ())[()]]
+
+
+def _is_real_number(dtype: Any) -> bool:
+    return np.dtype(dtype).kind in "fc"
+
+
+def _as_type(x: Any, dtype: Any, **kwargs: Any) -> Any:
+    return x.astype(dtype, **kwargs) if hasattr(x, "astype") else np.dtype(dtype).type(x)
+
+
+@primitive(_as_type)
+def cast(y: Any, x: Any, dtype: Any, *, copy: bool = True, order: Any = "K", casting: Any = "unsafe") -> Any:
+    """``x.astype`` between floating-point and complex types."""
+    return [lambda g: g], [lambda t: _as_type(t, dtype)]
+
+
+@composed(np.astype, exact=True)
+def astype(x: Any, dtype: Any, **kwargs: Any) -> Any:
+    if not _is_real_number(dtype):
+        return _as_type(plain(x), dtype, **kwargs)
+    if x.dtype.kind == "c" and np.dtype(dtype).kind != "c":
+        x = np.real(x)
+    return cast(x, dtype, **kwargs)
+
+
+def _like(func: Any) -> Any:
+    def make(a: Any, *args: Any, **kwargs: Any) -> Any:
+        top = highest((a,))
+        value = func(plain(a), *args, **kwargs)
+        return top.constant(value) if top is not None and _is_real_number(value.dtype) else value
+
+    return make
+
+
+for like in (np.zeros_like, np.ones_like, np.empty_like):
+    composed(like, exact=True)(_like(like))
+
+
+@composed(np.full_like, exact=True)
+def full_like(a: Any, fill_value: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None) -> Any:
+    value = np.full_like(plain(a), plain(fill_value), dtype=dtype, order=order, shape=shape)
+    top = highest((a, fill_value))
+    if top is None or not _is_real_number(value.dtype):
+        return value
+    result = top.constant(value)
+    if isinstance(fill_value, Traced):
+        result[...] = fill_value
+    return result
+
+
+@composed(np.linspace)
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    axis: int = 0,
+) -> Any:  # fmt: skip
+    parts = num - 1 if endpoint else num
+    shape = (num,) + (1,) * max(np.ndim(start), np.ndim(stop))
+    share = np.reshape(np.arange(num) / max(parts, 1), shape)
+    result = start * (1 - share) + stop * share
+    result = np.moveaxis(np.reshape(result, np.shape(result) or (num,)), 0, axis)
+    return (result, (stop - start) / parts) if retstep else result
+
+
+@composed(np.meshgrid, exact=True)
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    n = len(xi)
+    axes = [1, 0, *range(2, n)] if indexing == "xy" and n > 1 else list(range(n))
+    grids = [np.reshape(x, [-1 if i == axis else 1 for i in range(n)]) for x, axis in zip(xi, axes)]
+    grids = grids if sparse else list(np.broadcast_arrays(*grids))
+    return tuple([np.copy(grid) if copy else grid for grid in grids])
+
+
+def array(tree: Any, dtype: Any = None) -> Any:
+    """``np.array`` for nested lists of traced and plain numbers, which NumPy does not hand over."""
+    if isinstance(tree, Traced):
+        result: Any = np.copy(tree)
+    elif isinstance(tree, list | tuple) and any(isinstance(leaf, Traced) for leaf in _flat(tree)):
+        result = np.stack([array(part) for part in tree])
+    else:
+        result = np.array(tree)
+    return result if dtype is None else result.astype(dtype)
+
+
+def asarray(tree: Any, dtype: Any = None) -> Any:
+    """``np.asarray`` likewise: a traced array stays what it is."""
+    if isinstance(tree, Traced) and (dtype is None or np.dtype(dtype) == tree.dtype):  # type: ignore[attr-defined]
+        return tree
+    return array(tree, dtype)
+
+
+def _flat(tree: Any) -> list[Any]:
+    return [leaf for part in tree for leaf in _flat(part)] if isinstance(tree, list | tuple) else [tree]

@@ -1,0 +1,110 @@
+"""Functions of one number: exponentials, logarithms, roots, trigonometry."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from ..rule import composed, elementwise, real_only, rule, unary
+from ..traced import plain
+
+LN2, LN10 = math.log(2.0), math.log(10.0)
+
+unary(np.exp, lambda y, x: lambda: y)
+unary(np.exp2, lambda y, x: lambda: y * LN2)
+unary(np.expm1, lambda y, x: lambda: y + 1)
+unary(np.log, lambda y, x: lambda: 1 / x)
+unary(np.log2, lambda y, x: lambda: 1 / (x * LN2))
+unary(np.log10, lambda y, x: lambda: 1 / (x * LN10))
+unary(np.log1p, lambda y, x: lambda: 1 / (1 + x))
+unary(np.sqrt, lambda y, x: lambda: 0.5 / y)
+unary(np.cbrt, lambda y, x: lambda: 1 / (3 * y * y))
+unary(np.square, lambda y, x: lambda: 2 * x)
+unary(np.reciprocal, lambda y, x: lambda: -y * y)
+
+unary(np.sin, lambda y, x: lambda: np.cos(x))
+unary(np.cos, lambda y, x: lambda: -np.sin(x))
+unary(np.tan, lambda y, x: lambda: 1 + y * y)
+unary(np.arcsin, lambda y, x: lambda: 1 / np.sqrt(1 - x * x))
+unary(np.arccos, lambda y, x: lambda: -1 / np.sqrt(1 - x * x))
+unary(np.arctan, lambda y, x: lambda: 1 / (1 + x * x))
+unary(np.sinh, lambda y, x: lambda: np.cosh(x))
+unary(np.cosh, lambda y, x: lambda: np.sinh(x))
+unary(np.tanh, lambda y, x: lambda: 1 - y * y)
+unary(np.arcsinh, lambda y, x: lambda: 1 / np.sqrt(1 + x * x))
+unary(np.arccosh, lambda y, x: lambda: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)))
+unary(np.arctanh, lambda y, x: lambda: 1 / (1 - x * x))
+unary(np.deg2rad, lambda y, x: lambda: math.pi / 180)
+unary(np.radians, lambda y, x: lambda: math.pi / 180)
+unary(np.rad2deg, lambda y, x: lambda: 180 / math.pi)
+unary(np.degrees, lambda y, x: lambda: 180 / math.pi)
+unary(np.fabs, lambda y, x: lambda: np.sign(x))
+
+
+def _sinc_slope(y: Any, x: Any) -> Any:
+    def slope() -> Any:
+        away = np.where(x == 0, 1, x)
+        return np.where(x == 0, -(math.pi**2) / 3 * x, (np.cos(math.pi * x) - y) / away)
+
+    return slope
+
+
+elementwise(np.sinc, _sinc_slope)
+
+
+def _absolute_slope(y: Any, x: Any) -> Any:
+    if np.iscomplexobj(x):
+        return lambda: np.conjugate(x) / np.where(y == 0, 1, y)
+    return lambda: np.sign(x)
+
+
+elementwise(np.absolute, _absolute_slope)
+elementwise(operator.abs, _absolute_slope)
+
+
+@composed(np.sign, exact=True)
+def sign(x: Any) -> Any:
+    real_only(np.sign, x)
+    return np.sign(plain(x))
+
+
+@rule(np.negative, operator.neg)
+def negative(y: Any, x: Any) -> Any:
+    return [lambda g: -g], [lambda t: -t]
+
+
+@rule(np.positive, operator.pos)
+def positive(y: Any, x: Any) -> Any:
+    return [lambda g: g], [lambda t: t]
+
+
+@rule(np.conjugate)
+def conjugate(y: Any, x: Any) -> Any:
+    return [np.conjugate], [np.conjugate]
+
+
+@rule(np.real, view=True)
+def real(y: Any, x: Any) -> Any:
+    return [lambda g: g], [np.real]
+
+
+@rule(np.imag)
+def imag(y: Any, x: Any) -> Any:
+    turn = -1j if np.iscomplexobj(x) else 0.0
+    return [lambda g: g * turn], [np.imag]
+
+
+@composed(np.angle)
+def angle(z: Any, deg: bool = False) -> Any:
+    result = np.arctan2(np.imag(z), np.real(z))
+    return result * (180 / math.pi) if deg else result
+
+
+@rule(np.nan_to_num)
+def nan_to_num(y: Any, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    real_only(np.nan_to_num, x)
+    kept = np.isfinite(x)
+    return [lambda g: g * kept], [lambda t: t * kept]

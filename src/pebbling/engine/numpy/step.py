@@ -1,0 +1,136 @@
+"""One step of a loop under a derivative: with a tape, with tangents, and with both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..protocol import Step
+from .dual import Dual
+from .hold import READ_ONLY
+from .tape import Tape, accumulate, next_level, walk_back
+from .traced import Traced, plain
+from .var import Var, leaf
+
+
+def active(value: Any) -> bool:
+    """Whether a derivative is being taken through this value."""
+    return isinstance(value, Traced)
+
+
+def differentiable(value: Any) -> bool:
+    """Whether a derivative could be taken through it: floating point or complex, an array or a number."""
+    value = plain(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype.kind in "fc"
+    return isinstance(value, float | complex)
+
+
+class TapedStep:
+    """The way back over one taped run, which can be gone once."""
+
+    __slots__ = ("places", "sources", "tape")
+
+    def __init__(self, tape: Tape, sources: list[int], places: list[int | None]) -> None:
+        self.tape: Tape | None = tape
+        self.sources, self.places = sources, places
+
+    def __call__(self, cotangents: list[Any], into: list[Any]) -> None:
+        if self.tape is None:
+            raise RuntimeError("this pullback has been used, and its tape is freed: run the step again")
+        tape, self.tape = self.tape, None
+        grads = [None] * len(tape)
+        for k, i in enumerate(self.sources):
+            grads[k], into[i] = into[i], None
+        for place in reversed(self.places):
+            cotangent = cotangents.pop()
+            if place is not None and cotangent is not None:
+                accumulate(grads, place, cotangent)
+            cotangent = None
+        walk_back(tape, grads)
+        for i in reversed(self.sources):
+            into[i] = grads.pop()
+
+
+def step_vjp(step: Step, inputs: Sequence[Any], wrt: Sequence[bool] | None = None) -> tuple[list[Any], TapedStep]:
+    """Run one step with a tape; its outputs, and the way back."""
+    tape = Tape()
+    return run_taped(tape, step, inputs, wrt)
+
+
+def run_taped(
+    tape: Tape, step: Step, inputs: Sequence[Any], wrt: Sequence[bool] | None = None
+) -> tuple[list[Any], TapedStep]:
+    """``step_vjp`` on a given tape."""
+    sources = [i for i, value in enumerate(inputs) if (wrt is None or wrt[i]) and differentiable(value)]
+    given = list(inputs)
+    for i in sources:
+        given[i] = leaf(tape, inputs[i])
+    try:
+        outputs = list(step(given))
+    except ValueError as error:
+        if "read-only" in str(error):
+            error.add_note(READ_ONLY)
+        raise
+    del given
+    places: list[int | None] = []
+    for i, out in enumerate(outputs):
+        if type(out) is Var and out.tape is tape:
+            places.append(out.index)
+            outputs[i] = out.value
+        else:
+            places.append(None)
+    return outputs, TapedStep(tape, sources, places)
+
+
+def step_jvp(step: Step, inputs: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Run one step with tangents; its outputs and theirs."""
+    level = next_level()
+    given = [Dual(x, t, level) if differentiable(x) else x for x, t in zip(inputs, tangents)]
+    return _split(list(step(given)), level)
+
+
+def step_vjp_dot(
+    step: Step,
+    inputs: Sequence[Any],
+    tangents: Sequence[Any],
+    cotangents: Sequence[Any],
+    cotangent_tangents: Sequence[Any],
+    into: list[Any],
+    into_tangents: list[Any],
+) -> tuple[list[Any], list[Any]]:
+    """The pullback of one step and its derivative along ``tangents``: a tape of dual numbers."""
+    level = next_level()
+    outputs, pullback = step_vjp(step, _join(inputs, tangents, level))
+    sums: list[Any] = []
+    for i in range(len(into)):
+        value, into[i] = into[i], None
+        tangent, into_tangents[i] = into_tangents[i], None
+        sums.append(_dual(value, tangent, level))
+        value = tangent = None
+    pullback(_join(cotangents, cotangent_tangents, level), sums)
+    into[:], into_tangents[:] = _split(sums, level)
+    return _split(outputs, level)
+
+
+def _dual(value: Any, tangent: Any, level: int) -> Any:
+    if tangent is None:
+        return value
+    return Dual(np.zeros(tangent.shape, tangent.dtype) if value is None else value, tangent, level)
+
+
+def _join(values: Sequence[Any], tangents: Sequence[Any], level: int) -> list[Any]:
+    return [_dual(value, tangent, level) for value, tangent in zip(values, tangents)]
+
+
+def _split(leaves: list[Any], level: int) -> tuple[list[Any], list[Any]]:
+    """Values and tangents; the list is emptied."""
+    values, tangents = [], []
+    for leaf in leaves:
+        at_level = type(leaf) is Dual and leaf.level == level
+        values.append(leaf.value if at_level else leaf)
+        tangents.append(leaf.tangent if at_level else None)
+    leaves.clear()
+    return values, tangents

@@ -1,0 +1,71 @@
+"""What all traced values have in common: a value one level below, and a level that says which one is outermost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from numpy import ndarray
+
+
+class Traced:
+    """A value that a derivative follows. It stands for ``value``, which may be traced by an outer derivative."""
+
+    __slots__ = ("__weakref__", "alias", "value")
+
+    value: Any
+    alias: Any
+
+    @property
+    def level(self) -> int:
+        """Greater for the derivative that runs inside another."""
+        raise NotImplementedError
+
+    def peel(self, other: Any) -> Any:
+        """``other`` one level below this one: its value if it is traced at this level, else itself."""
+        raise NotImplementedError
+
+    def constant(self, value: Any) -> Traced:
+        """``value`` traced at this level, with no derivative yet."""
+        raise NotImplementedError
+
+    def elementwise(self, kind: Any, args: Sequence[Any]) -> Any:
+        """Run an elementwise function of which this is the outermost argument."""
+        raise NotImplementedError
+
+    def primitive(self, kind: Any, args: Sequence[Any], kwargs: dict[str, Any], positions: Sequence[int]) -> Any:
+        """Run a function of which this is the outermost argument; arrays stand at ``positions``."""
+        raise NotImplementedError
+
+    def revalue(self, result: Any, value: Any) -> Any:
+        """``result`` with another value and the same derivative."""
+        raise NotImplementedError
+
+    def write(self, index: Any, part: Any) -> None:
+        """``self[index] = part``, for this name alone."""
+        raise NotImplementedError
+
+    def become(self, new: Any) -> None:
+        """Take the value and derivative of ``new``, which is traced at the same level."""
+        raise NotImplementedError
+
+
+def highest(args: Iterable[Any]) -> Traced | None:
+    """The argument of the innermost derivative, which is the one to run next."""
+    top: Traced | None = None
+    for arg in args:
+        if isinstance(arg, Traced) and (top is None or arg.level > top.level):
+            top = arg
+    return top
+
+
+def plain(value: Any) -> Any:
+    """The value below all derivatives."""
+    while isinstance(value, Traced):
+        value = value.value
+    return value
+
+
+def is_array(value: Any) -> bool:
+    """Whether it stands for an array, which can be assigned to, rather than a number, which can't."""
+    return isinstance(plain(value), ndarray)

@@ -1,0 +1,248 @@
+"""Reverse mode: an array that notes on a tape what is done with it.
+
+The operators are written out for speed: for two arrays of one shape and dtype, which is nearly every
+operation of a loop, they leave a short tuple on the tape and check nothing on the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from . import pulls
+from .alias import link, shares
+from .array import Array
+from .hold import hold, hold_captured
+from .indexing import freeze, pull_getitem, pull_write, put
+from .kinds import Elementwise
+from .rule import UNARY
+from .tape import ONLY_HERE, Tape, meta
+
+NUMBERS = frozenset({float, int, np.float64, np.float32})
+OPERATORS: dict[Any, tuple[str, str]] = {
+    np.add: ("__add__", "__radd__"),
+    np.subtract: ("__sub__", "__rsub__"),
+    np.multiply: ("__mul__", "__rmul__"),
+    np.divide: ("__truediv__", "__rtruediv__"),
+}
+
+
+class Var(Array):
+    """A value with a place on a tape."""
+
+    __slots__ = ("index", "tape")
+
+    def __init__(self, value: Any, tape: Tape, index: int) -> None:
+        self.value = value
+        self.tape = tape
+        self.index = index
+        self.alias = None
+
+    @property
+    def level(self) -> int:
+        return self.tape.level
+
+    def peel(self, other: Any) -> Any:
+        return other.value if type(other) is Var and other.tape is self.tape else other
+
+    def constant(self, value: Any) -> Var:
+        return self._note(value, None)
+
+    def revalue(self, result: Any, value: Any) -> Any:
+        if type(result) is not Var or result.tape is not self.tape:
+            return value
+        assert result.shape == np.shape(value), f"formula gives shape {result.shape}, NumPy {np.shape(value)}"
+        return Var(value, self.tape, result.index)
+
+    def become(self, new: Any) -> None:
+        if self.peel(new) is new:
+            new = self.constant(new)
+        self.value = new.value
+        self.index = new.index
+
+    def _note(self, value: Any, entry: Any) -> Var:
+        self.tape.append(entry)
+        return Var(value, self.tape, len(self.tape) - 1)
+
+    def elementwise(self, kind: Elementwise, args: Sequence[Any]) -> Any:
+        values = [self.peel(arg) for arg in args]
+        out = kind.func(*values)
+        parts = []
+        for arg, value, slope in zip(args, values, kind.slopes):
+            if value is not arg and slope is not None:
+                parts.append((arg.index, slope(out, *values), *meta(value)))
+        if not parts:
+            return self.constant(out)
+        hold_captured(self.tape.held, [part[1] for part in parts])
+        return self._note(out, (pulls.pull_elementwise, parts))
+
+    def primitive(self, kind: Any, args: Sequence[Any], kwargs: dict[str, Any], positions: Sequence[int]) -> Any:
+        values = [self.peel(arg) for arg in args]
+        out = kind.func(*values, **kwargs)
+        if kind.view and out is values[positions[0]]:
+            return args[positions[0]]
+        vjps = kind.derive(out, *values, **kwargs)[0]
+        parts = []
+        for position, vjp in zip(positions, vjps):
+            arg = args[position]
+            if values[position] is not arg and vjp is not None:
+                parts.append((arg.index, vjp, *meta(values[position])))
+        hold_captured(self.tape.held, [part[1] for part in parts])
+        result = self._note(out, (pulls.pull_primitive, parts))
+        if isinstance(out, tuple):
+            return _items(result)
+        base = args[positions[0]]
+        if kind.view and values[positions[0]] is not base and shares(out, base.value):
+            func, before, after = kind.func, args[: positions[0]], args[positions[0] + 1 :]
+            link(base, result, lambda new: func(*before, new, *after, **kwargs))
+        return result
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if not kwargs and len(inputs) == 1:
+            slope = UNARY.get(ufunc)
+            if slope is not None and method == "__call__":
+                x = self.value
+                out = ufunc(x)
+                tape = self.tape
+                tape.append((pulls.pull_unary, self.index, slope(out, x)))
+                return Var(out, tape, len(tape) - 1)
+        elif not kwargs and method == "__call__" and ufunc in OPERATORS and type(self.value) is ndarray:
+            forward, reflected = OPERATORS[ufunc]
+            left, right = inputs
+            return getattr(self, forward)(right) if left is self else getattr(self, reflected)(left)
+        return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
+
+    def __add__(self, other: Any) -> Any:
+        tape, x = self.tape, self.value
+        if type(other) is Var and other.tape is tape:
+            y = other.value
+            if type(x) is ndarray and type(y) is ndarray and x.dtype is y.dtype and x.shape == y.shape:
+                tape.append((pulls.pull_add, self.index, other.index))
+                return Var(x + y, tape, len(tape) - 1)
+        elif type(other) in NUMBERS or type(other) is ndarray:
+            out = x + other
+            if type(x) is ndarray and out.dtype is x.dtype and out.shape == x.shape:
+                tape.append((pulls.pull_same, self.index))
+                return Var(out, tape, len(tape) - 1)
+        return super().__add__(other)
+
+    def __radd__(self, other: Any) -> Any:
+        if type(self.value) is ndarray:
+            return self + other
+        return super().__radd__(other)
+
+    def __sub__(self, other: Any) -> Any:
+        tape, x = self.tape, self.value
+        if type(other) is Var and other.tape is tape:
+            y = other.value
+            if type(x) is ndarray and type(y) is ndarray and x.dtype is y.dtype and x.shape == y.shape:
+                tape.append((pulls.pull_subtract, self.index, other.index))
+                return Var(x - y, tape, len(tape) - 1)
+        elif type(other) in NUMBERS or type(other) is ndarray:
+            out = x - other
+            if type(x) is ndarray and out.dtype is x.dtype and out.shape == x.shape:
+                tape.append((pulls.pull_same, self.index))
+                return Var(out, tape, len(tape) - 1)
+        return super().__sub__(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        tape, x = self.tape, self.value
+        if type(other) in NUMBERS or type(other) is ndarray:
+            out = other - x
+            if type(x) is ndarray and out.dtype is x.dtype and out.shape == x.shape:
+                tape.append((pulls.pull_negative, self.index))
+                return Var(out, tape, len(tape) - 1)
+        return super().__rsub__(other)
+
+    def __mul__(self, other: Any) -> Any:
+        tape, x = self.tape, self.value
+        if type(other) is Var and other.tape is tape:
+            y = other.value
+            if type(x) is ndarray and type(y) is ndarray and x.dtype is y.dtype and x.shape == y.shape:
+                tape.append((pulls.pull_multiply, self.index, other.index, x, y))
+                return Var(x * y, tape, len(tape) - 1)
+        elif type(other) in NUMBERS or type(other) is ndarray:
+            out = x * other
+            if type(x) is ndarray and out.dtype is x.dtype and out.shape == x.shape:
+                if type(other) is ndarray:
+                    hold(tape.held, other)
+                tape.append((pulls.pull_scale, self.index, other))
+                return Var(out, tape, len(tape) - 1)
+        return super().__mul__(other)
+
+    def __rmul__(self, other: Any) -> Any:
+        if type(self.value) is ndarray:
+            return self * other
+        return super().__rmul__(other)
+
+    def __truediv__(self, other: Any) -> Any:
+        tape, x = self.tape, self.value
+        if type(other) is Var and other.tape is tape:
+            y = other.value
+            if type(x) is ndarray and type(y) is ndarray and x.dtype is y.dtype and x.shape == y.shape:
+                out = x / y
+                tape.append((pulls.pull_divide, self.index, other.index, y, out))
+                return Var(out, tape, len(tape) - 1)
+        elif type(other) in NUMBERS or type(other) is ndarray:
+            out = x / other
+            if type(x) is ndarray and out.dtype is x.dtype and out.shape == x.shape:
+                if type(other) is ndarray:
+                    hold(tape.held, other)
+                tape.append((pulls.pull_shrink, self.index, other))
+                return Var(out, tape, len(tape) - 1)
+        return super().__truediv__(other)
+
+    def __neg__(self) -> Any:
+        self.tape.append((pulls.pull_negative, self.index))
+        return Var(-self.value, self.tape, len(self.tape) - 1)
+
+    def __getitem__(self, index: Any) -> Any:
+        tape, x = self.tape, self.value
+        out = x[index]
+        kept = freeze(tape.held, index)
+        tape.append((pull_getitem, self.index, kept, *meta(x)))
+        view = Var(out, tape, len(tape) - 1)
+        if shares(out, x):
+            link(self, view, None, index)
+        return view
+
+    def write(self, index: Any, part: Any) -> None:
+        tape = self.tape
+        kept = freeze(tape.held, index)
+        value = self.peel(part)
+        if type(value) is ndarray or not isinstance(value, Array):
+            _write_plain(self, index, value)
+        else:
+            self.value = put(self.value, value, index)
+        source = part.index if value is not part else None
+        tape.append((pull_write, self.index, source, kept, *meta(value)))
+        self.index = len(tape) - 1
+
+
+def _write_plain(var: Var, index: Any, value: Any) -> None:
+    alone = type(var.value) is ndarray and getrefcount(var.value) == ONLY_HERE and var.value.base is None
+    if alone and var.value.flags.writeable:
+        var.value[index] = value
+    else:
+        var.value = put(var.value, value, index)
+
+
+def _items(result: Var) -> Any:
+    """The several results of one function, each with its own place on the tape."""
+    outs, tape = result.value, result.tape
+    items = []
+    for position, out in enumerate(outs):
+        tape.append((pulls.pull_item, result.index, position, len(outs)))
+        items.append(Var(out, tape, len(tape) - 1))
+    return type(outs)(*items) if hasattr(outs, "_fields") else tuple(items)
+
+
+def leaf(tape: Tape, value: Any) -> Var:
+    """An input: its cotangent is what the walk back ends with."""
+    tape.append(None)
+    tape.leaves += 1
+    return Var(value, tape, len(tape) - 1)

@@ -1,0 +1,51 @@
+"""From a budget to a plan: how many snapshots a loop may keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..chain import StoreAll, binomial
+from ..chain.schedule import Schedule
+from ..chain.validate import whole
+from .body import Body
+from .primitives import Plan
+
+UNKNOWN_LENGTH_SLOTS = 64
+"""Slots of a loop whose length is known at run time only: to 2145 steps no step is advanced more than twice."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the caller asked for: at most one of the three."""
+
+    slots: int | None = None
+    memory: float | str | None = None
+    schedule: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("slots", "memory", "schedule") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"give at most one of slots, memory and schedule, not {' and '.join(given)}")
+        if self.slots is not None:
+            object.__setattr__(self, "slots", whole(self.slots, "slots", 1))
+        if self.schedule is not None and not isinstance(self.schedule, Schedule):
+            raise ValueError(f"schedule must be a pebbling plan such as pb.Revolve(100, 10), not {self.schedule!r}")
+
+
+def plan(asked: Asked, body: Body, steps: int | None, xs: Sequence[Any] = ()) -> Plan | None:
+    """The plan for a loop; ``None`` where everything fits, and plain ``scan`` does best."""
+    if asked.schedule is not None:
+        if steps is None:
+            raise ValueError("a schedule is for a known number of steps: give slots or memory to a loop with traced bounds")
+        if asked.schedule.steps != steps:
+            raise ValueError(f"the schedule is for {asked.schedule.steps} steps and the loop has {steps}")
+        return None if isinstance(asked.schedule, StoreAll) else Plan(0, asked.schedule)
+    if asked.memory is not None:
+        from .memory import plan_memory
+
+        return plan_memory(asked.memory, body, list(xs), steps)
+    if asked.slots is not None:
+        return Plan(asked.slots)
+    return Plan(UNKNOWN_LENGTH_SLOTS if steps is None else binomial.default_slots(steps))

@@ -1,0 +1,310 @@
+"""Everything that pebbling takes from the inside of JAX, in one place.
+
+Checked on jax 0.10 and 0.11. Rules are registered on ordinary primitives; besides that, four things
+are needed that JAX has no public name for: tracing to a jaxpr from abstract values, the jaxpr of a
+derivative, the split of a jaxpr into what is known and what is not, and the transpose of a linear
+function given as Python code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from jax._src import api_util, core, effects
+from jax._src import linear_util as lu
+from jax._src.interpreters import ad, batching, mlir
+from jax._src.interpreters import partial_eval as pe
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+
+Aval: TypeAlias = Any
+Jaxpr: TypeAlias = Any
+Array: TypeAlias = Any
+
+Zero = ad.Zero
+is_linear = ad.is_undefined_primal
+instantiate = ad.instantiate_zeros
+aval_of = core.typeof
+evaluate = jaxpr_as_fun
+
+
+def primitive(name: str) -> Primitive:
+    """A new primitive with several results."""
+    made = Primitive(name)
+    made.multiple_results = True
+    made.skip_canonicalization = True
+    return made
+
+
+def register(
+    of: Primitive,
+    *,
+    run: Callable[..., Sequence[Array]],
+    abstract: Callable[..., tuple[list[Aval], Any]],
+    jvp: Callable[..., Any],
+    transpose: Callable[..., Any],
+    split: Callable[..., Any],
+    split_equation: Callable[..., Any],
+    batch: Callable[..., Any],
+    prune: Callable[..., Any],
+) -> None:
+    """All rules of one primitive."""
+    import jax
+
+    of.def_impl(lambda *args, **params: jax.jit(lambda *inner: of.bind(*inner, **params))(*args))
+    of.def_effectful_abstract_eval(abstract)
+    mlir.register_lowering(of, mlir.lower_fun(run, multiple_results=True))
+    ad.primitive_jvps[of] = jvp
+    ad.primitive_transposes[of] = transpose
+    pe.custom_partial_eval_rules[of] = split
+    pe.partial_eval_jaxpr_custom_rules[of] = split_equation
+    batching.fancy_primitive_batchers[of] = batch
+    pe.dce_rules[of] = prune
+
+
+def trace(fun: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Jaxpr:
+    """The jaxpr of a function of flat arguments."""
+    debug = api_util.debug_info("pebbling", fun, tuple(avals), {})
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(lu.wrap_init(fun, debug_info=debug), list(avals))
+    return ClosedJaxpr(jaxpr, consts)
+
+
+def dual(jaxpr: Jaxpr, moving: Sequence[bool], instantiated: Sequence[bool]) -> tuple[Jaxpr, list[bool]]:
+    """The jaxpr of values and tangents, and which outputs have one; tangents come after all values."""
+    made, out = ad.jvp_jaxpr(jaxpr, tuple(moving), tuple(instantiated))
+    return made, list(out)
+
+
+def known_part(jaxpr: Jaxpr, unknown: Sequence[bool], instantiated: Sequence[bool]) -> tuple[Jaxpr, list[bool]]:
+    """What can be computed of a jaxpr without the unknown inputs, and which outputs can't."""
+    known, _, out_unknown, _ = pe.partial_eval_jaxpr_nounits(jaxpr, list(unknown), list(instantiated))
+    outputs = len(out_unknown) - sum(out_unknown)
+    residuals = len(known.out_avals) - outputs
+    return prune_outputs(known, [True] * outputs + [False] * residuals), list(out_unknown)
+
+
+def prune_outputs(jaxpr: Jaxpr, used: Sequence[bool]) -> Jaxpr:
+    """The jaxpr with some of its outputs only; all inputs stay."""
+    made, _ = pe.dce_jaxpr(jaxpr.jaxpr, list(used), True)
+    return ClosedJaxpr(made, jaxpr.consts)
+
+
+def used_inputs(jaxpr: Jaxpr, used: Sequence[bool]) -> list[bool]:
+    """Which inputs the given outputs depend on."""
+    return list(pe.dce_jaxpr(jaxpr.jaxpr, list(used), False)[1])
+
+
+def transpose(fun: Callable[..., Sequence[Any]], avals: Sequence[Aval], cotangents: Sequence[Any]) -> list[Array]:
+    """The transpose of a linear function; what ``fun`` closes over is not linear."""
+    debug = api_util.debug_info("pebbling", fun, tuple(avals), {})
+    jaxpr, _, consts = pe.trace_to_jaxpr_nounits(
+        lu.wrap_init(fun, debug_info=debug), [pe.PartialVal.unknown(a) for a in avals], instantiate=True
+    )
+    jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), True)
+    unknown = [ad.UndefinedPrimal(a.to_ct_aval()) for a in avals]
+    return [instantiate(g) for g in ad.backward_pass(jaxpr, True, consts, unknown, list(cotangents))]
+
+
+def batched_jaxpr(
+    jaxpr: Jaxpr, axis: Any, batched: Sequence[bool], instantiated: Sequence[bool]
+) -> tuple[Jaxpr, list[bool]]:
+    """The jaxpr over a batch, whose axis comes first, and which outputs have one."""
+    made, out = batching.batch_jaxpr(jaxpr, axis, list(batched), list(instantiated))
+    return made, list(out)
+
+
+def batch_at(value: Array, axis: Any, dim: int | None, target: int) -> Array:
+    """``value`` with its batch axis at ``target``, given one if it has none."""
+    if dim is None:
+        return batching.broadcast(value, axis.size, target, axis.explicit_mesh_axis)
+    return batching.moveaxis(value, dim, target)
+
+
+def is_known(tracer: Any) -> bool:
+    """Whether a value is known while a function is being linearized."""
+    return tracer.is_known()
+
+
+def known_value(tracer: Any) -> Array:
+    """The value of a tracer that is known."""
+    return tracer.pval.get_known()
+
+
+def bind_known(trace_: Any, of: Primitive, values: Sequence[Array], params: dict[str, Any]) -> list[Array]:
+    """Run the known part of an operation where its operands live."""
+    with core.set_current_trace(trace_.parent_trace):
+        return of.bind(*values, **params)
+
+
+def stage_unknown(trace_: Any, of: Primitive, tracers: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """Record an operation in the linear program, where all its results are unknown; run it if no operand is."""
+    return trace_.default_process_primitive(of, [trace_.to_jaxpr_tracer(t) for t in tracers], params)
+
+
+def as_known(trace_: Any, value: Array) -> Any:
+    """A value as a known tracer of the trace."""
+    return trace_.to_jaxpr_tracer(value)
+
+
+def new_equation(eqn: Any, inputs: Sequence[Any], outputs: Sequence[Any], params: dict[str, Any]) -> Any:
+    """``eqn`` with other operands, results and parameters."""
+    _, effects_ = eqn.primitive.abstract_eval(*[v.aval for v in inputs], **params)
+    return pe.new_jaxpr_eqn(
+        list(inputs), list(outputs), eqn.primitive, params, effects_, eqn.source_info, eqn.ctx
+    )
+
+
+def is_variable(atom: Any) -> bool:
+    """Whether an operand of an equation is a variable and not a literal."""
+    return type(atom) is core.Var
+
+
+def has_effects(eqn: Any) -> bool:
+    """Whether an equation must be kept for what it does besides its results."""
+    return pe.has_effects(eqn)
+
+
+def stacked(aval: Aval, size: int) -> Aval:
+    """The type of ``size`` values of one type, one after another."""
+    return core.unmapped_aval(size, 0, aval)
+
+
+def unstacked(aval: Aval) -> Aval:
+    """The type of one of the values that an array holds along its first axis."""
+    return core.mapped_aval(aval.shape[0], 0, aval)
+
+
+def forbidden_effects(found: Any) -> list[str]:
+    """The names of those effects that a loop whose steps run several times can't have."""
+    allowed = effects.control_flow_allowed_effects
+    return sorted(
+        str(e)
+        for e in found
+        if effects.ordered_effects.contains(e) or not (allowed.contains(e) or isinstance(e, core.NamedAxisEffect))
+    )
+
+
+def zeros(aval: Aval) -> Array:
+    """Zeros of a type; of whatever bits for types that have no zero."""
+    return ad.instantiate_zeros(ad.Zero(aval)) if not _is_key(aval) else _empty_keys(aval)
+
+
+def _is_key(aval: Aval) -> bool:
+    from jax import dtypes
+
+    return dtypes.issubdtype(aval.dtype, dtypes.extended)
+
+
+def _empty_keys(aval: Aval) -> Array:
+    import jax
+    import jax.numpy as jnp
+
+    template = aval.dtype._impl
+    return jax.random.wrap_key_data(jnp.zeros((*aval.shape, *template.key_shape), jnp.uint32), impl=template.name)
+
+
+def prune(jaxpr: Jaxpr, outputs: Sequence[bool], inputs: Sequence[bool]) -> Jaxpr:
+    """The jaxpr with some outputs, and with the given inputs, which must be all that those outputs need."""
+    made, used = pe.dce_jaxpr(jaxpr.jaxpr, list(outputs), list(inputs))
+    assert list(used) == list(inputs)
+    return ClosedJaxpr(made, jaxpr.consts)
+
+
+def explicit_consts(jaxpr: Jaxpr, after: int) -> tuple[Jaxpr, list[Array]]:
+    """The jaxpr with its constants as inputs after the first ``after`` ones, and those constants."""
+    consts = list(jaxpr.consts)
+    if not consts:
+        return jaxpr, []
+    inner = jaxpr.jaxpr
+    avals = [v.aval for v in inner.constvars]
+    bare = pe.convert_constvars_jaxpr(inner)
+
+    def call(*args: Any) -> list[Any]:
+        first, values, rest = args[:after], args[after : after + len(consts)], args[after + len(consts) :]
+        return core.eval_jaxpr(bare, (), *values, *first, *rest)
+
+    types = jaxpr.in_avals
+    return trace(call, [*types[:after], *avals, *types[after:]]), consts
+
+
+def varying_as(value: Array, aval: Aval) -> Array:
+    """``value``, inside ``shard_map``, varying over at least the mesh axes that ``aval`` varies over."""
+    import jax
+
+    missing = varying(aval) - varying(core.typeof(value))
+    return jax.lax.pcast(value, tuple(sorted(missing)), to="varying") if missing else value
+
+
+def varying(aval: Aval) -> frozenset[str]:
+    """The mesh axes over which a value inside ``shard_map`` differs between devices."""
+    kind = getattr(aval, "manual_axis_type", None)
+    if kind is not None:
+        return frozenset(kind.varying)
+    return frozenset(getattr(aval, "vma", ()) or ())
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether a value is a number at hand, not one that is traced."""
+    return not isinstance(value, core.Tracer)
+
+
+def array_type(shape: tuple[int, ...], dtype: str) -> Aval:
+    """The type of an array."""
+    import numpy as np
+
+    return core.ShapedArray(shape, np.dtype(dtype))
+
+
+def nbytes(aval: Aval) -> int:
+    """The bytes of a value of a type."""
+    import math
+
+    size = aval.dtype.itemsize if not _is_key(aval) else 4 * math.prod(aval.dtype._impl.key_shape)
+    return math.prod(aval.shape) * size
+
+
+def shape_of(aval: Aval) -> Any:
+    """A type as the public functions of JAX take it."""
+    import jax
+
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+
+def fresh_trace() -> Any:
+    """A context in which functions are traced and compiled apart from the one being traced."""
+    return core.eval_context()
+
+
+def bind_equation(eqn: Any, values: Sequence[Array]) -> list[Array]:
+    """Run one equation on values."""
+    params = eqn.primitive.get_bind_params(eqn.params)
+    first, params = params if isinstance(params, tuple) else ((), params)
+    with eqn.ctx.manager:
+        out = eqn.primitive.bind(*first, *values, **params)
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def scan_sizes(eqn: Any) -> tuple[int, int, int]:
+    """How many operands of a ``scan`` are constants, carried and scanned over."""
+    params = eqn.params
+    if "num_consts" in params:
+        consts, carry = params["num_consts"], params["num_carry"]
+        return consts, carry, len(eqn.invars) - consts - carry
+    return tuple(len(group) for group in params["ft_in"].unpack())  # type: ignore[return-value]
+
+
+def source_of(eqn: Any) -> str:
+    """Where in the user's code an equation comes from."""
+    from jax._src import source_info_util
+
+    return source_info_util.summarize(eqn.source_info)
+
+
+def close(jaxpr: Jaxpr) -> Jaxpr:
+    """A jaxpr without constants as one that can be evaluated."""
+    return jaxpr if hasattr(jaxpr, "consts") else ClosedJaxpr(jaxpr, ())
+
+
+def inner_jaxprs(eqn: Any) -> list[Jaxpr]:
+    """The jaxprs among the parameters of an equation."""
+    return list(core.jaxprs_in_params(eqn.params))

@@ -1,0 +1,138 @@
+"""The public loops: the signatures of ``jax.lax``, plus a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.tree_util import tree_unflatten
+
+from ..chain.schedule import Schedule
+from . import budget, registry  # noqa: F401
+from .body import Body, as_arrays, empty_tree, trace_body
+from .compat import is_concrete
+from .masks import parts
+from .primitives import Plan, loop_p
+from .simplify import simplify
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    *,
+    slots: int | None = None,
+    memory: float | str | None = None,
+    schedule: Schedule | None = None,
+) -> tuple[Any, Any]:
+    """``jax.lax.scan`` whose gradient keeps a few states instead of all.
+
+    >>> import jax, jax.numpy as jnp
+    >>> def last(x): return scan(lambda c, t: (jnp.sin(c) + t, c), x, jnp.arange(100.0), slots=5)[0]
+    >>> bool(jnp.isfinite(jax.grad(last)(1.0)))
+    True
+    """
+    asked = budget.Asked(slots, memory, schedule)
+    flat, tree = as_arrays(xs)
+    steps = _length(flat, length)
+    body = trace_body(lambda i, carry, x: f(carry, x), init, flat, tree, "scan")
+    plan = budget.plan(asked, body, steps, flat) if steps else None
+    if plan is None:
+        return lax.scan(f, init, xs, length, reverse=reverse)
+    return _run(body, [], flat, steps, plan, reverse)
+
+
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    slots: int | None = None,
+    memory: float | str | None = None,
+    schedule: Schedule | None = None,
+) -> Any:
+    """``jax.lax.fori_loop`` that can be differentiated in reverse within a budget, whether or not its bounds are known.
+
+    >>> import jax, jax.numpy as jnp
+    >>> f = lambda x, n: fori_loop(0, n, lambda i, y: jnp.sin(y) + i, x, slots=4)
+    >>> bool(jnp.isfinite(jax.jit(jax.grad(f))(1.0, 1000)))
+    True
+    """
+    asked = budget.Asked(slots, memory, schedule)
+    dtype = jnp.result_type(lower, upper)
+    if not jnp.issubdtype(dtype, jnp.integer):
+        raise TypeError(f"the bounds of fori_loop must be integers, not {dtype}")
+    known = is_concrete(lower) and is_concrete(upper)
+    steps = max(0, int(upper) - int(lower)) if known else None
+    first = int(lower) if is_concrete(lower) else lower
+
+    def step(i: Any, carry: Any, _: Any) -> tuple[Any, None]:
+        return body_fun(lax.convert_element_type(i, dtype) + jnp.asarray(first, dtype), carry), None
+
+    body = trace_body(step, init_val, [], empty_tree(), "fori_loop")
+    if steps == 0:
+        return tree_unflatten(body.tree, body.carry)
+    plan = budget.plan(asked, body, steps)
+    if plan is None:
+        return lax.fori_loop(lower, upper, body_fun, init_val)
+    count = [] if known else [jnp.maximum(jnp.asarray(upper, dtype) - jnp.asarray(lower, dtype), 0).astype(jnp.int32)]
+    return _run(body, count, [], steps, plan, False)[0]
+
+
+def loop(
+    body: Callable[..., Any],
+    state: Any,
+    steps: Any,
+    *args: Any,
+    slots: int | None = None,
+    memory: float | str | None = None,
+    schedule: Schedule | None = None,
+) -> Any:
+    """``body(i, state, *args) -> state`` run ``steps`` times, or as long as ``steps(state, i)`` holds.
+
+    Differentiable with respect to ``state``, ``args`` and whatever ``body`` closes over.
+    """
+    if callable(steps):
+        from .online import while_loop
+
+        _, last = while_loop(
+            lambda c: steps(c[1], c[0]),
+            lambda c: (c[0] + 1, body(c[0], c[1], *args)),
+            (jnp.int32(0), state),
+            slots=slots, memory=memory, schedule=schedule,
+        )  # fmt: skip
+        return last
+    return fori_loop(
+        0, steps, lambda i, x: body(i, x, *args), state, slots=slots, memory=memory, schedule=schedule
+    )
+
+
+def _run(body: Body, count: list[Any], xs: list[Any], steps: int | None, plan: Plan, flip: bool) -> tuple[Any, Any]:
+    small = simplify(body.jaxpr, body.consts, body.carry, len(xs))
+    outs = loop_p.bind(
+        *count, *small.consts, *small.carry, *xs,
+        body=small.body, sizes=(len(small.consts), len(small.carry), len(xs)), length=steps, plan=plan, store=False,
+        flip=flip, hinted=None,
+    )  # fmt: skip
+    final, ys = parts(outs, [len(small.carry)])
+    full = small.final(final, count[0] if count else steps)
+    return tree_unflatten(body.tree, full), tree_unflatten(body.output_tree, ys)
+
+
+def _length(xs: Sequence[Any], length: int | None) -> int:
+    found = {x.shape[0] if x.shape else None for x in xs}
+    if None in found:
+        raise ValueError("scan got xs that are scalars: each leaf needs a leading axis")
+    if length is not None:
+        found.add(int(np.asarray(length)))
+    if len(found) != 1:
+        raise ValueError(
+            "scan got neither xs nor length" if not found else f"scan got leading axes and length {sorted(found)}: they must agree"
+        )
+    return found.pop()

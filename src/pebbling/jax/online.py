@@ -1,0 +1,298 @@
+"""Loops whose length is known only when they end: the primitive, and its rules.
+
+``while``  x = body(i, consts, x) as long as cond(cond_consts, x); gives x and the number of steps.
+
+Snapshots are placed by ``greedy`` on the way out. Once the loop has ended its length is a number,
+so its derivatives are ordinary loops of a length known at run time (``primitives.loop_p``), and the
+way back is binomial between the snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+from jax.tree_util import tree_unflatten
+
+from ..chain.schedule import Schedule
+from . import budget, compat, engine, greedy, planner, registry  # noqa: F401
+from .batch import _dims, _place
+from .body import as_arrays, empty_tree, trace_body
+from .compat import Jaxpr, array_type, aval_of, batched_jaxpr, dual, evaluate, known_part, trace
+from .masks import drop, merge, parts, pick, settle, spread
+from .primitives import Plan, check_effects, hint_avals, loop_p
+from .rules import _dual_body, _moving, _uninstantiated, _with_tangents, _zero
+
+while_p = compat.primitive("checkpointed_while")
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    *,
+    slots: int | None = None,
+    memory: float | str | None = None,
+    schedule: Schedule | None = None,
+) -> Any:
+    """``jax.lax.while_loop`` that can be differentiated in reverse, within a budget, however long it runs.
+
+    >>> import jax, jax.numpy as jnp
+    >>> def halve(x): return while_loop(lambda y: y > 1e-3, lambda y: y * jnp.cos(y) / 2, x, slots=5)
+    >>> bool(jax.grad(halve)(1.0) != 0)
+    True
+    """
+    if schedule is not None:
+        raise ValueError("a while_loop has no known number of steps, so no schedule fits it: give slots or memory")
+    asked = budget.Asked(slots, memory)
+    body = trace_body(lambda i, carry, _: (body_fun(carry), None), init_val, [], empty_tree(), "while_loop")
+    plan = budget.plan(asked, body, None)
+    assert plan is not None
+    cond, cond_consts = _trace_condition(cond_fun, body.carry, body.tree)
+    outs = while_p.bind(
+        *cond_consts, *body.consts, *body.carry,
+        cond=cond, body=body.jaxpr, sizes=(len(cond_consts), len(body.consts), len(body.carry)), plan=plan, store=False,
+    )  # fmt: skip
+    return tree_unflatten(body.tree, outs[: len(body.carry)])
+
+
+def _trace_condition(cond_fun: Callable[[Any], Any], carry: Sequence[Any], tree: Any) -> tuple[Jaxpr, list[Any]]:
+    def flat(*args: Any) -> list[Any]:
+        return as_arrays(cond_fun(tree_unflatten(tree, args)))[0]
+
+    jaxpr = trace(flat, [aval_of(x) for x in carry])
+    found = jaxpr.out_avals
+    if len(found) != 1 or found[0].shape != () or found[0].dtype != jnp.bool_:
+        raise TypeError(
+            f"the condition of while_loop must give one boolean scalar, not {', '.join(a.str_short() for a in found)}"
+        )
+    check_effects(jaxpr.effects, "the condition of while_loop")
+    return compat.explicit_consts(jaxpr, after=0)
+
+
+def _abstract(
+    *avals: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan: Plan, store: bool
+) -> tuple[list[Any], Any]:
+    hints = hint_avals(body.out_avals, plan, None) if store else []
+    return [*body.out_avals, array_type((), "int32"), *hints], cond.effects | body.effects
+
+
+def _run(*args: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan: Plan, store: bool) -> list[Any]:
+    """The loop as XLA runs it."""
+    cond_consts, consts, carry = parts(args, sizes)[:3]
+    test, call = evaluate(cond), evaluate(body)
+
+    def ahead(c: tuple[Any, Any, list[Any]]) -> tuple[Any, Any, list[Any]]:
+        _, i, x = c
+        x = call(i, *consts, *x)
+        return test(*cond_consts, *x)[0], i + 1, x
+
+    begin = (test(*cond_consts, *carry)[0], jnp.int32(0), carry)
+    if not store:
+        _, count, x = lax.while_loop(lambda c: c[0], ahead, begin)
+        return [*x, count]
+
+    slots = plan.slots
+    steps, places = (jnp.asarray(t) for t in greedy.table(slots))
+    listed = steps.shape[0] - 1
+
+    def run(c: tuple[Any, ...]) -> tuple[Any, ...]:
+        inner, buffers, positions, k, after = c
+        from_table = (k < listed) | (listed < greedy.TABLE)
+        stop = jnp.where(from_table, steps[jnp.minimum(k, listed)], after.next)
+        inner = lax.while_loop(lambda c: c[0] & (c[1] < stop), ahead, inner)
+        alive, i, x = inner
+        slot = places[jnp.minimum(k, listed)]
+        if listed == greedy.TABLE:
+            after, slot = lax.cond(from_table, lambda: (after, slot), lambda: greedy.keep(slots, after, i))
+        slot = jnp.where(alive, slot, slots)
+        positions = lax.dynamic_update_index_in_dim(positions, jnp.where(alive, i, planner.NOWHERE), slot, 0)
+        return inner, engine.put(buffers, x, slot), positions, k + 1, after
+
+    start = (
+        begin, engine.room(carry, slots + 1), planner.empty(slots), jnp.int32(0), greedy.after_table(slots)
+    )  # fmt: skip
+    (_, count, x), buffers, positions, *_ = lax.while_loop(lambda c: c[0][0], run, start)
+    return [*x, count, greedy.ledger(positions), *buffers]
+
+
+def _widened(cond: Jaxpr, sizes: tuple[int, int, int], mask: Sequence[bool], types: Sequence[Any]) -> Jaxpr:
+    """The condition for a carry with more values at its end, which it does not look at."""
+    call = evaluate(cond)
+    keep = len(cond.in_avals)
+    return trace(lambda *args: call(*args[:keep]), [*cond.in_avals, *types])
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+    cond, body, sizes = params["cond"], params["body"], params["sizes"]
+    cond_consts, consts, carry, _ = parts(primals, sizes)
+    _, dc, dz, _ = parts(tangents, sizes)
+    mc = _moving(dc)
+    _, mz, _ = settle(_moving(dz), lambda mz: dual(body, [False, *mc, *mz], mz))
+    made = _dual_body(body, [mc, mz], [mz])
+    moving = [a.to_tangent_aval() for a in pick(mz, body.out_avals)]
+    outs = while_p.bind(
+        *cond_consts, *_with_tangents(consts, dc, mc), *_with_tangents(carry, dz, mz),
+        **{
+            **params, "cond": _widened(cond, sizes, mz, moving), "body": made,
+            "sizes": (sizes[0], sizes[1] + sum(mc), sizes[2] + sum(mz)),
+        },
+    )  # fmt: skip
+    x, dx, count, hints = parts(outs, [sizes[2], sum(mz), 1])
+    values, dots = [*x, *count], [*spread(mz, dx, lambda k: _zero(x[k])), _zero(count[0])]
+    if params["store"]:
+        ledger, kept, moved = parts(hints, [1, sizes[2]])
+        values += [*ledger, *kept]
+        dots += [_zero(ledger[0]), *spread(mz, moved, lambda k: _zero(kept[k]))]
+    return values, dots
+
+
+def _unknown(unknown: Sequence[bool], params: dict[str, Any]) -> tuple[Any, Any, list[bool], list[bool], bool]:
+    """Known body and condition, masks of unknown consts and carry, and whether nothing can be known."""
+    cond, body, sizes = params["cond"], params["body"], params["sizes"]
+    uk, uc, uz, _ = parts(unknown, sizes)
+    known, uz, _ = settle(uz, lambda uz: known_part(body, [False, *uc, *uz], uz))
+    needed = compat.used_inputs(cond, [True])
+    lost = any(n and u for n, u in zip(needed, [*uk, *uz])) or all(uz)
+    if lost:
+        return None, None, uc, uz, True
+    call = evaluate(cond)
+    types = cond.in_avals
+
+    def condition(*args: Any) -> list[Any]:
+        k, z = parts(args, [sizes[0]])
+        filled = merge(uz, z, [compat.zeros(a) for a in pick(uz, types[sizes[0] :])])
+        return call(*k, *filled)
+
+    return known, trace(condition, [*types[: sizes[0]], *drop(uz, types[sizes[0] :])]), uc, uz, False
+
+
+def _split(trace_: Any, *tracers: Any, **params: Any) -> list[Any]:
+    sizes = params["sizes"]
+    unknown = [not compat.is_known(t) for t in tracers]
+    if not any(unknown):
+        return compat.stage_unknown(trace_, while_p, tracers, params)
+    known, cond, uc, uz, lost = _unknown(unknown, params)
+    if lost:
+        return compat.stage_unknown(trace_, while_p, tracers, params)
+    cond_consts, consts, carry, _ = parts(tracers, sizes)
+    values = [compat.known_value(t) for t in [*cond_consts, *drop(uc, consts), *drop(uz, carry)]]
+    made = {
+        **params, "cond": cond, "body": known, "store": True,
+        "sizes": (sizes[0], len(uc) - sum(uc), len(uz) - sum(uz)),
+    }  # fmt: skip
+    outs = compat.bind_known(trace_, while_p, values, made)
+    x, count, hints = parts(outs, [len(uz) - sum(uz), 1])
+    staged = [*(compat.as_known(trace_, c) for c in count), *consts, *carry]
+    staged += [compat.as_known(trace_, h) for h in hints]
+    linear = compat.stage_unknown(
+        trace_,
+        loop_p,
+        staged,
+        {
+            "body": params["body"], "sizes": (sizes[1], sizes[2], 0), "length": None, "plan": params["plan"],
+            "store": params["store"], "flip": False, "hinted": tuple(not u for u in uz),
+        },
+    )  # fmt: skip
+    lx, lhints = parts(linear, [len(uz)])
+    result = [*merge(uz, x, pick(uz, lx)), *count]
+    if params["store"]:
+        result += [hints[0], *merge(uz, hints[1:], pick(uz, lhints[1:]))]
+    return [compat.as_known(trace_, r) for r in result]
+
+
+def _split_equation(saveable: Any, unknown: Sequence[bool], instantiated: Sequence[bool], eqn: Any) -> Any:
+    params = eqn.params
+    sizes = params["sizes"]
+    known, cond, uc, uz, lost = _unknown(unknown, params)
+    more = _uninstantiated(eqn, instantiated)
+    if lost:
+        every = [True] * len(eqn.outvars)
+        return None, eqn, every, every, more
+    cond_consts, consts, carry, _ = parts(eqn.invars, sizes)
+    unknown_out = [*uz, False] + ([False, *uz] if params["store"] else [])
+    made = {**params, "cond": cond, "body": known, "sizes": (sizes[0], len(uc) - sum(uc), len(uz) - sum(uz))}
+    inputs = [*cond_consts, *drop(uc, consts), *drop(uz, carry)]
+    known_eqn = compat.new_equation(eqn, inputs, drop(unknown_out, eqn.outvars), made)
+    return known_eqn, eqn, unknown_out, [True] * len(eqn.outvars), more
+
+
+def _transpose(*_: Any, **__: Any) -> Any:
+    raise ValueError(
+        "a while_loop whose condition depends on the value that is being transposed has no transpose: "
+        "differentiate the function that holds the loop instead"
+    )
+
+
+def _batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[list[Any], list[Any]]:
+    cond, body, sizes, store = params["cond"], params["body"], params["sizes"], params["store"]
+    cond_consts, consts, carry, _ = parts(args, sizes)
+    dk, dc, dz, _ = parts(dims, sizes)
+    bk, bc, bz = ([d is not None for d in group] for group in (dk, dc, dz))
+    made, bz, _ = settle(bz, lambda bz: batched_jaxpr(body, axis, [False, *bc, *bz], bz))
+    tested, out = batched_jaxpr(cond, axis, [*bk, *bz], [False])
+    k, c = _place(cond_consts, dk, bk, axis, 0), _place(consts, dc, bc, axis, 0)
+    if not out[0]:
+        outs = while_p.bind(*k, *c, *_place(carry, dz, bz, axis, 0), **{**params, "cond": tested, "body": made})
+        return outs, _dims(bz, 0) + [None] + ([None, *_dims(bz, 1)] if store else [])
+    every = [True] * len(bz)
+    made, _ = batched_jaxpr(body, axis, [False, *bc, *every], every)
+    tested, _ = batched_jaxpr(cond, axis, [*bk, *every], [True])
+    lanes = compat.stacked(array_type((), "int32"), axis.size)
+    call, test = evaluate(made), evaluate(tested)
+
+    def step(i: Any, *values: Any) -> list[Any]:
+        k, c, done, x = parts(values, [len(k_types), len(bc), 1])
+        alive = test(*k, *x)[0]
+        new = call(i, *c, *x)
+        picked = [
+            lax.select(jnp.broadcast_to(alive.reshape(alive.shape + (1,) * (a.ndim - 1)), a.shape), a, b)
+            for a, b in zip(new, x)
+        ]
+        return [done[0] + alive, *picked]
+
+    def condition(*values: Any) -> list[Any]:
+        k, _, x = parts(values, [len(k_types), 1])
+        return [jnp.any(test(*k, *x)[0])]
+
+    k_types, x_types = tested.in_avals[: len(bk)], made.out_avals
+    c_types = made.in_avals[1 : 1 + len(bc)]
+    index = made.in_avals[0]
+    outs = while_p.bind(
+        *k, *k, *c, jnp.zeros(axis.size, jnp.int32), *_place(carry, dz, every, axis, 0),
+        cond=trace(condition, [*k_types, lanes, *x_types]),
+        body=trace(step, [index, *k_types, *c_types, lanes, *x_types]),
+        sizes=(len(bk), len(bk) + len(bc), 1 + len(bz)), plan=params["plan"], store=store,
+    )  # fmt: skip
+    done, x, _, hints = parts(outs, [1, len(bz), 1])
+    result, out_dims = [*x, done[0]], [0] * len(bz) + [0]
+    if store:
+        ledger, _, kept = parts(hints, [1, 1])
+        result += [*ledger, *kept]
+        out_dims = [*out_dims, None, *[1] * len(kept)]
+    return result, out_dims
+
+
+def _prune(used: Sequence[bool], eqn: Any) -> tuple[list[bool], Any]:
+    """Drop snapshots that nothing depends on."""
+    if not any(used) and not compat.has_effects(eqn):
+        return [False] * len(eqn.invars), None
+    plain = 1 + eqn.params["sizes"][2]
+    if eqn.params["store"] and not any(used[plain:]):
+        eqn = compat.new_equation(eqn, eqn.invars, eqn.outvars[:plain], {**eqn.params, "store": False})
+    return [True] * len(eqn.invars), eqn
+
+
+compat.register(
+    while_p,
+    run=_run,
+    abstract=_abstract,
+    jvp=_jvp,
+    transpose=_transpose,
+    split=_split,
+    split_equation=_split_equation,
+    batch=_batch,
+    prune=_prune,
+)

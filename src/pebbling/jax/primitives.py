@@ -1,0 +1,182 @@
+"""Two primitives that are closed under differentiation: a loop, and the way back through a loop.
+
+``loop``     x[i+1], y[i] = body(i, consts, x[i], xs[i])            for i = 0 … n-1
+``reverse``  z[i+1]       = step(i, consts, z[i], xs[i])            for i = 0 … n-1
+             w[i], v[i]   = back(i, consts, z[i], xs[i], w[i+1], us[i])   for i = n-1 … 0
+
+The tangent of a loop is the loop of the body and its tangent, and the transpose of a loop is a
+``reverse``. The tangent of a ``reverse`` is a ``reverse``; its transpose is a loop over (z, ω),
+where ω is dual to w and runs forward, followed by a ``reverse`` of that loop. So every order of
+differentiation, in any mixture of modes, has the same two shapes, and keeps no more than the
+snapshots of the slots that were asked for. ``back`` is linear in (w, us) by construction, which is
+what the last rule rests on.
+
+A loop may hand out its snapshots (``store``), and a loop or ``reverse`` may be given those of an
+earlier run (``hint``), so that gradients need no sweep of their own. Snapshots are a function of the
+other inputs: derivatives flow through those, never through a hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..chain.schedule import Schedule
+from . import engine, planner
+from .compat import Aval, Jaxpr, array_type, evaluate, forbidden_effects, primitive, stacked, zeros
+from .masks import parts
+from .rows import Rows, binomial_rows, schedule_rows
+
+loop_p = primitive("checkpointed_loop")
+reverse_p = primitive("checkpointed_reverse")
+
+MOST_ROWS = 1 << 15
+"""Longer tables are not written into the program: the rows are then computed while it runs."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How snapshots are placed: binomially in ``slots`` slots, or as a schedule says."""
+
+    slots: int
+    schedule: Schedule | None = None
+
+    def rows(self, steps: int) -> Rows:
+        """The rows for a known number of steps."""
+        return schedule_rows(self.schedule) if self.schedule else binomial_rows(steps, min(self.slots, max(steps - 1, 1)))
+
+    def room(self, steps: int | None) -> int:
+        """The number of slots in the buffers."""
+        return self.slots + 1 if steps is None else self.rows(steps).slots
+
+
+def counted(length: int | None) -> int:
+    """How many leading operands are a number of steps: one if it is known at run time only."""
+    return 1 if length is None else 0
+
+
+def hint_avals(states: Sequence[Aval], plan: Plan, length: int | None) -> list[Aval]:
+    """The types of the snapshots that a loop hands out."""
+    size = plan.room(length)
+    ledger = [] if length is not None else [array_type((2, size), "int32")]
+    return ledger + [stacked(a, size) for a in states]
+
+
+def check_effects(found: Any, what: str) -> None:
+    """Refuse effects that would happen in another order or number than written."""
+    names = forbidden_effects(found)
+    if names:
+        raise ValueError(
+            f"{what} has the effects {', '.join(names)}: its steps run several times on the way back, so effects that "
+            "must happen once and in order can't be inside; take them out of the body, or use jax.lax's loop"
+        )
+
+
+def loop_abstract(
+    *avals: Aval, body: Jaxpr, sizes: tuple[int, int, int], length: int | None, plan: Plan, store: bool, **_: Any
+) -> tuple[list[Aval], Any]:
+    carry, ys = parts(body.out_avals, [sizes[1]])
+    hints = hint_avals(carry, plan, length) if store else []
+    return carry + [stacked(y, length or 0) for y in ys] + hints, body.effects
+
+
+def reverse_abstract(
+    *avals: Aval, step: Jaxpr, back: Jaxpr, sizes: tuple[int, ...], length: int | None, **_: Any
+) -> tuple[list[Aval], Any]:
+    carried, outs = parts(back.out_avals, [sizes[4]])
+    return carried + [stacked(v, length or 0) for v in outs], step.effects | back.effects
+
+
+def run_loop(
+    *args: Any,
+    body: Jaxpr,
+    sizes: tuple[int, int, int],
+    length: int | None,
+    plan: Plan,
+    store: bool,
+    flip: bool,
+    hinted: tuple[bool, ...] | None,
+) -> list[Any]:
+    """The loop as XLA runs it."""
+    count, consts, carry, xs, _ = parts(args, [counted(length), *sizes])
+    call = evaluate(body)
+    if length is None:
+        if not store:
+            return engine.loop(0, count[0], lambda i, x: call(i, *consts, *x), carry)
+
+        def step(i: Any, x: list[Any]) -> list[Any]:
+            return call(i, *consts, *x)
+
+        x, ledger, buffers = engine.sweep_counted(step, carry, plan.slots, count[0])
+        return [*x, ledger, *buffers]
+    if not store:
+        return _plain(call, consts, carry, xs, length, flip)
+
+    def emit(i: Any, x: list[Any], ys: list[Any]) -> tuple[list[Any], list[Any]]:
+        at = length - 1 - i if flip else i
+        new, outs = parts(call(i, *consts, *x, *engine.take(xs, at)), [sizes[1]])
+        return new, engine.put(ys, outs, at)
+
+    rows = plan.rows(length)
+    ys = [zeros(stacked(a, length)) for a in body.out_avals[sizes[1] :]]
+    x, ys, buffers = engine.sweep(emit, carry, ys, rows.forward, rows.slots, length)
+    return [*x, *ys, *buffers]
+
+
+def run_reverse(
+    *args: Any, step: Jaxpr, back: Jaxpr, sizes: tuple[int, ...], length: int | None, plan: Plan, flip: bool
+) -> list[Any]:
+    """The way back as XLA runs it."""
+    count, consts, state, xs, hint, carried, us, _ = parts(args, [counted(length), *sizes])
+    advance, pull = evaluate(step), evaluate(back)
+
+    def at(i: Any) -> Any:
+        return i if length is None or not flip else length - 1 - i
+
+    def forward(i: Any, x: list[Any]) -> list[Any]:
+        return advance(i, *consts, *x, *engine.take(xs, at(i)))
+
+    def reverse(i: Any, z: list[Any], w: list[Any], outs: list[Any]) -> tuple[list[Any], list[Any]]:
+        new, given = parts(pull(i, *consts, *z, *engine.take(xs, at(i)), *w, *engine.take(us, at(i))), [sizes[4]])
+        return new, engine.put(outs, given, at(i))
+
+    outs = [zeros(stacked(a, length or 0)) for a in back.out_avals[sizes[4] :]]
+    if length is None:
+        if not hint:
+            _, *hint = engine.sweep_counted(forward, state, plan.slots, count[0])
+            hint = [hint[0], *hint[1]]
+        ledger, *buffers = hint
+        done = engine.way_back_counted(forward, reverse, buffers, carried, outs, plan.slots, ledger, count[0])
+        return [*done[0], *done[1]]
+    rows = plan.rows(length)
+    if not hint and state:
+        last = int(rows.forward[-1][0] + rows.forward[-1][1] + rows.forward[-1][3] - 1)
+        _, _, hint = engine.sweep(lambda i, x, ys: (forward(i, x), ys), state, [], rows.forward, rows.slots, last)
+    if len(rows.backward) > MOST_ROWS and plan.schedule is None:
+        ledger = planner.ledger(jnp.asarray(_positions(rows)))
+        done = engine.way_back_counted(forward, reverse, hint, carried, outs, rows.slots - 1, ledger, length)
+    else:
+        done = engine.way_back(forward, reverse, hint, carried, outs, rows)
+    return [*done[0], *done[1]]
+
+
+def _plain(call: Any, consts: list[Any], carry: list[Any], xs: list[Any], length: int, flip: bool) -> list[Any]:
+    def body(c: tuple[Any, list[Any]], x: list[Any]) -> tuple[tuple[Any, list[Any]], list[Any]]:
+        i, state = c
+        new, ys = parts(call(i, *consts, *state, *x), [len(state)])
+        return (i + 1, new), ys
+
+    (_, carry), ys = lax.scan(body, (jnp.int32(0), carry), xs, length, reverse=flip)
+    return [*carry, *ys]
+
+
+def _positions(rows: Rows) -> np.ndarray:
+    positions = np.full(rows.slots, planner.NOWHERE, np.int32)
+    for start, ahead, store, run in rows.forward:
+        positions[store : store + run] = start + ahead + np.arange(run)
+    return positions

@@ -1,0 +1,26 @@
+"""Where snapshots are kept: one small contract, one file a store."""
+
+from .background import Background
+from .compressed import Compressed
+from .conformance import conformance
+from .contract import Key, Store
+from .disk import Disk
+from .hdf5 import HDF5
+from .memory import Memory
+from .mock import Mock
+from .orphans import Orphan, clean, orphans
+
+__all__ = [
+    "HDF5",
+    "Background",
+    "Compressed",
+    "Disk",
+    "Key",
+    "Memory",
+    "Mock",
+    "Orphan",
+    "Store",
+    "clean",
+    "conformance",
+    "orphans",
+]

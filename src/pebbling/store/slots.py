@@ -1,0 +1,221 @@
+"""Slot files: written whole, read back and checked, used again for the next snapshot.
+
+A slot is a page that says what the file is, then the bytes of the arrays, then the small pickle
+that describes them. Nothing in the file says whether it counts: the journal does. A slot is free
+while no committed line of the journal names it, and only a free slot is written to.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import CorruptSnapshot, StoreError, StoreFull
+from ..tree import Layout
+from ..units import format_bytes
+from . import files
+from .checksum import batches, checksum
+from .contract import Key
+from .directory import MAGIC, Directory
+
+_START = 4096
+_DESCRIPTION = 4096
+"""Room that is set aside for the description when slots are made before the snapshots are known."""
+
+
+@dataclass
+class Entry:
+    """Where a snapshot is, and what it must look like."""
+
+    slot: int
+    data: int
+    check: int
+    meta: int
+    meta_check: int
+    layout: Layout | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.data + self.meta
+
+
+class Slots:
+    """The slot files of one run, in use and free."""
+
+    def __init__(self, directory: Directory, durable: bool) -> None:
+        self._directory = directory
+        self._durable = durable
+        self._sizes: dict[int, int] = {}
+        self._free: list[int] = []
+        self._next = 0
+
+    def adopt(self, used: set[int]) -> None:
+        """Take over the slots that an earlier process left, of which ``used`` hold snapshots."""
+        for file in self._directory.own():
+            if file.number is not None:
+                self._sizes[file.number] = os.path.getsize(file.path)
+        self._free = [number for number in self._sizes if number not in used]
+        self._sizes.update((number, 0) for number in used if number not in self._sizes)
+        self._next = max(self._sizes, default=-1) + 1
+
+    def write(self, meta: bytes, buffers: list[np.ndarray]) -> Entry:
+        """Write a snapshot into a free slot, which the caller owns then."""
+        size = sum(buffer.size for buffer in buffers)
+        needed = _START + size + len(meta)
+        number = self._choose(needed)
+        path = self._directory.slot(number)
+        before = self._sizes.get(number, 0)
+        try:
+            check = self._fill(path, number, meta, buffers)
+        except BaseException as error:
+            self._give_back(number, path, before)
+            if isinstance(error, OSError):
+                raise files.failure(error, "writing a snapshot", path, needed) from error
+            raise
+        self._sizes[number] = max(before, needed)
+        return Entry(number, size, check, len(meta), zlib.crc32(meta))
+
+    def read(self, key: Key, entry: Entry) -> Any:
+        """The tree in a slot, if every byte of it is what was written."""
+        path = self._directory.slot(entry.slot)
+        try:
+            descriptor = files.open_file(path, os.O_RDONLY)
+        except FileNotFoundError:
+            raise CorruptSnapshot(f"snapshot {key!r} is gone: {path} was removed") from None
+        except OSError as error:
+            raise files.failure(error, f"reading snapshot {key!r}", path) from error
+        try:
+            if entry.layout is None:
+                entry.layout = self._describe(descriptor, key, entry, path)
+            buffers, finish = entry.layout.allocate()
+            self._load(descriptor, key, entry, path, buffers)
+        except OSError as error:
+            raise files.failure(error, f"reading snapshot {key!r}", path) from error
+        finally:
+            files.system.close(descriptor)
+        return finish()
+
+    def free(self, number: int) -> None:
+        """The snapshot in a slot no longer counts."""
+        self._free.append(number)
+
+    def reserve(self, count: int, nbytes: int) -> None:
+        """Set the space of ``count`` slots aside, those in use included."""
+        size = _START + nbytes + _DESCRIPTION
+        missing = count - len(self._sizes)
+        growing = [number for number in self._free if self._sizes[number] < size]
+        needed = max(0, missing) * size + sum(size - self._sizes[number] for number in growing)
+        free = files.free_space(self._directory.path)
+        if needed > free:
+            raise StoreFull(
+                f"{count} snapshots of {format_bytes(nbytes)} need {format_bytes(needed)} more in "
+                f"{self._directory.path}, where {format_bytes(free)} are free"
+            )
+        for number in [*growing, *(self._unused() for _ in range(missing))]:
+            path = self._directory.slot(number)
+            try:
+                self._allocate(path, number, size)
+            except OSError as error:
+                self._give_back(number, path, self._sizes.get(number, 0))
+                raise files.failure(error, "setting space aside for snapshots", path, needed) from error
+            if number not in self._sizes:
+                self._free.append(number)
+            self._sizes[number] = size
+
+    def _choose(self, needed: int) -> int:
+        # The last one freed is the likeliest to be in the system's cache still.
+        for index in range(len(self._free) - 1, -1, -1):
+            if self._sizes[self._free[index]] >= needed:
+                return self._free.pop(index)
+        return self._free.pop() if self._free else self._unused()
+
+    def _unused(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def _fill(self, path: str, number: int, meta: bytes, buffers: list[np.ndarray]) -> int:
+        descriptor = self._open(path, number)
+        try:
+            check, offset = 0, _START
+            for batch, _ in batches(buffers):
+                for piece in batch:
+                    check = checksum(piece, check)
+                offset = files.write_at(descriptor, batch, offset)
+            files.write_at(descriptor, [meta], offset)
+            if self._durable:
+                files.sync(descriptor)
+        finally:
+            files.system.close(descriptor)
+        return check
+
+    def _open(self, path: str, number: int) -> int:
+        if self._sizes.get(number):
+            try:
+                return files.open_file(path, os.O_WRONLY)
+            except FileNotFoundError:
+                # A free slot that someone removed is no loss.
+                pass
+        descriptor = files.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            files.write_at(descriptor, [MAGIC.ljust(_START, b"\0")], 0)
+            if self._durable:
+                files.sync_directory(self._directory.path)
+        except BaseException:
+            files.system.close(descriptor)
+            raise
+        return descriptor
+
+    def _allocate(self, path: str, number: int, size: int) -> None:
+        descriptor = self._open(path, number)
+        try:
+            files.system.posix_fallocate(descriptor, 0, size)
+            if self._durable:
+                files.sync(descriptor)
+        finally:
+            files.system.close(descriptor)
+
+    def _give_back(self, number: int, path: str, size: int) -> None:
+        """Leave a slot as large as it was before a write that failed, and free."""
+        try:
+            if size:
+                files.system.truncate(path, size)
+                self._free.append(number)
+            else:
+                files.remove(path)
+        except OSError:
+            # Its space stays taken until the store is closed, which a full disk does not prevent.
+            if number in self._sizes:
+                self._free.append(number)
+
+    def _describe(self, descriptor: int, key: Key, entry: Entry, path: str) -> Layout:
+        meta = bytearray(entry.meta)
+        offset = _START + entry.data
+        end = files.read_at(descriptor, [meta], offset)
+        if end != offset + entry.meta:
+            raise _corrupt(key, path, f"the file ends at byte {end}")
+        if zlib.crc32(meta) != entry.meta_check:
+            raise _corrupt(key, path, "its description fails the check")
+        try:
+            return Layout(bytes(meta))
+        except Exception as error:
+            raise StoreError(f"snapshot {key!r} in {path} needs what this program does not have: {error}") from error
+
+    def _load(self, descriptor: int, key: Key, entry: Entry, path: str, buffers: list[np.ndarray]) -> None:
+        check, offset = 0, _START
+        for batch, size in batches(buffers):
+            end = files.read_at(descriptor, batch, offset)
+            if end != offset + size:
+                raise _corrupt(key, path, f"the file ends at byte {end}")
+            offset = end
+            for piece in batch:
+                check = checksum(piece, check)
+        if check != entry.check:
+            raise _corrupt(key, path, f"its {format_bytes(entry.data)} fail the check")
+
+
+def _corrupt(key: Key, path: str, found: str) -> CorruptSnapshot:
+    return CorruptSnapshot(f"snapshot {key!r} in {path} is not what was written: {found}")
