@@ -12,14 +12,13 @@ from pebbling.jax.rows import binomial_rows, schedule_rows
 
 def run(rows, steps):
     """Run rows with the number of a step for its state; the number of advances and of snapshots written."""
-    slots: list[int | None] = [None] * rows.slots
+    slots: list[int | None] = [0] + [None] * (rows.slots - 1)
     advances = 0
     state = 0
     for start, ahead, store, length in rows.forward:
         assert state == start
         state, advances = state + ahead, advances + ahead
-        slots[store] = state
-        for j in range(1, length):
+        for j in range(length):
             state, advances = state + 1, advances + 1
             slots[store + j] = state
     advances += steps - 1 - state
@@ -27,8 +26,7 @@ def run(rows, steps):
     for load, start, ahead, store, length, top, last, back in rows.backward:
         assert slots[load] == start
         state, advances = start + ahead, advances + ahead
-        slots[store] = state
-        for j in range(1, length):
+        for j in range(length):
             state, advances = state + 1, advances + 1
             slots[store + j] = state
         for j in range(back):

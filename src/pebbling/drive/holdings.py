@@ -47,7 +47,7 @@ class Holdings:
             self._lock(state)
             return Held([state], None, None)
         leaves, structure = flatten(state)
-        versions = None
+        versions: list[int | None] | None = None
         for i, leaf in enumerate(leaves):
             kind = kind_of(leaf)
             if kind is OTHER:

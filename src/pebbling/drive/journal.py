@@ -113,9 +113,9 @@ class Journal:
                 "seen": dict(run.verifier.seen) if run.verifier is not None else {},
             },
         )
-        for key in self._store.keys():
-            if key not in {_ENTRY, f"moment{self._number}"} and key not in {key_of(step) for step in held}:
-                self._store.drop(key)
+        needed = {_ENTRY, f"moment{self._number}", *map(key_of, held)}
+        for key in set(self._store.keys()) - needed:
+            self._store.drop(key)
         self._committed = perf_counter()
         self._cost = self._committed - begun
 
@@ -146,25 +146,33 @@ class Journal:
 
     def _refill(self, run: Run, table: dict[tuple[int, int], int], tapes: list[int]) -> None:
         """Put every snapshot and tape back, in the order of their steps; compute those that are lost."""
-        wanted = sorted([(step, place) for place, step in table.items()] + [(step, None) for step in tapes], key=_first)
+        places = {step: place for place, step in table.items()}
         state, at = run.first, 0
-        for step, place in wanted:
-            shelf = run.shelves[place[0]] if place is not None else None
-            if isinstance(shelf, StoreShelf) and key_of(step) in shelf.store:
-                shelf.adopt(place[1], step, nbytes(run.first))
-                run.table[place] = step
-                continue
+        for step in sorted({*places, *tapes}):
             found = self._find(step)
+            if found is None and step in places and self._adopt(run, step, *places[step]):
+                continue
             if found is not None:
                 state, at = found, step
             while at < step:
                 state, at = run.steps.advance(state, at), at + 1
                 run.report.advances += 1
-            if place is None:
+            if step in tapes:
                 run.tapes[step] = run.taped(state)
-            else:
-                run.shelves[place[0]].put(place[1], step, state)
-                run.table[place] = step
+            if step in places:
+                tier, slot = places[step]
+                run.shelves[tier].put(slot, step, state)
+                run.table[tier, slot] = step
+
+    @staticmethod
+    def _adopt(run: Run, step: int, tier: int, slot: int) -> bool:
+        """Take over a snapshot that is still in the slow store; whether it is."""
+        shelf = run.shelves[tier]
+        if not isinstance(shelf, StoreShelf) or key_of(step) not in shelf.store:
+            return False
+        shelf.adopt(slot, step, nbytes(run.first))
+        run.table[tier, slot] = step
+        return True
 
     def _find(self, step: int) -> Any:
         if key_of(step) not in self._store:
@@ -182,7 +190,3 @@ class Journal:
             if isinstance(shelf, MemoryShelf):
                 held[step] = shelf.get(slot)
         return held
-
-
-def _first(entry: tuple[int, Any]) -> int:
-    return entry[0]

@@ -77,6 +77,7 @@ class Run:
         clock, handlers = perf_counter, self._handlers
         expected = None if ahead is None else next(ahead, None)
         last = clock()
+        action: Any
         for action in actions:
             kind = type(action)
             if kind is Restore:

@@ -38,8 +38,8 @@ class OwnAdjoint:
         """``index`` holds what the user's functions are told of each step; ``None`` is 0, 1, 2 …"""
         self._advance, self._reverse, self._index = advance, reverse, index
         if index is None or index == range(len(index)):
-            self.advance = advance
-            self.turn = self.reverse = reverse
+            self.advance = advance  # type: ignore[method-assign,assignment]
+            self.turn = self.reverse = reverse  # type: ignore[method-assign,assignment]
 
     def advance(self, state: State, step: int) -> State:
         return self._advance(state, self._index[step])  # type: ignore[index]

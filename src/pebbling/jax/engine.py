@@ -58,23 +58,22 @@ def sweep(step: Emit, state: Arrays, outputs: Arrays, table: np.ndarray, slots: 
         start, ahead, store, run = row
         x, ys, buffers = carried
         x, ys = loop(start, start + ahead, lambda i, c: step(i, *c), (x, ys))
-        buffers = put(buffers, x, store)
 
-        def one(j: Any, c: tuple[Arrays, Arrays, Arrays]) -> tuple[Arrays, Arrays, Arrays]:
+        def one(i: Any, c: tuple[Arrays, Arrays, Arrays]) -> tuple[Arrays, Arrays, Arrays]:
             x, ys, buffers = c
-            x, ys = step(start + ahead + j - 1, x, ys)
-            return x, ys, put(buffers, x, store + j)
+            x, ys = step(i, x, ys)
+            return x, ys, put(buffers, x, store + (i - start - ahead))
 
-        return loop(1, run, one, (x, ys, buffers))
+        return loop(start + ahead, start + ahead + run, one, (x, ys, buffers))
 
     carried = (state, outputs, room(state, slots))
     if len(table) == 1:
         carried = run_row([int(v) for v in table[0]], carried)
-    else:
+    elif len(table):
         rows = jnp.asarray(table)
         carried = loop(0, len(table), lambda q, c: run_row(list(rows[q]), c), carried)
     x, ys, buffers = carried
-    done = int(table[-1][0] + table[-1][1] + table[-1][3] - 1)
+    done = int(sum(table[-1][[0, 1, 3]])) if len(table) else 0
     x, ys = loop(done, steps, lambda i, c: step(i, *c), (x, ys))
     return x, ys, buffers
 
@@ -88,15 +87,15 @@ def sweep_counted(step: Step, state: Arrays, slots: int, count: Any) -> tuple[Ar
     def run_row(carried: tuple[Any, ...]) -> tuple[Any, ...]:
         x, buffers, positions, (top, at) = carried
         row, positions = planner.first_row(slots, positions, top, at, count)
-        x = loop(at, at + row.ahead, step, x)
-        buffers = put(buffers, x, row.store)
+        middle = at + row.ahead
+        x = loop(at, middle, step, x)
 
-        def one(j: Any, c: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
-            x = step(at + row.ahead + j - 1, c[0])
-            return x, put(c[1], x, row.store + j)
+        def one(i: Any, c: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
+            x = step(i, c[0])
+            return x, put(c[1], x, row.store + (i - middle))
 
-        x, buffers = loop(1, row.run, one, (x, buffers))
-        return x, buffers, positions, (row.store + row.run - 1, at + row.ahead + row.run - 1)
+        x, buffers = loop(middle, middle + row.run, one, (x, buffers))
+        return x, buffers, positions, (row.store + row.run - 1, middle + row.run)
 
     start = (jnp.int32(0), jnp.int32(0))
     x, buffers, positions, (_, at) = lax.while_loop(
@@ -142,14 +141,14 @@ def _row(
     def place(slot: Any) -> Any:
         return slot if order is None else order[slot]
 
-    x = loop(row.start, row.start + row.ahead, step, take(buffers, place(row.load)))
-    buffers = put(buffers, x, place(row.store))
+    middle = row.start + row.ahead
+    x = loop(row.start, middle, step, take(buffers, place(row.load)))
 
-    def one(j: Any, c: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
-        x = step(row.start + row.ahead + j - 1, c[0])
-        return x, put(c[1], x, place(row.store + j))
+    def one(i: Any, c: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
+        x = step(i, c[0])
+        return x, put(c[1], x, place(row.store + (i - middle)))
 
-    _, buffers = loop(1, row.run, one, (x, buffers))
+    _, buffers = loop(middle, middle + row.run, one, (x, buffers))
 
     def reverse(j: Any, c: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
         return back(row.last - j, take(buffers, place(row.top - j)), *c)

@@ -71,7 +71,7 @@ def first_row(slots: int, positions: Any, top: Any, at: Any, count: Any) -> tupl
     left, free = count - at, slots - 1 - top
     ahead = split(slots, left, jnp.maximum(free, 0))
     run = jnp.where(left - ahead <= free + 1, left - ahead, 1)
-    row = Row(top, at, ahead, top + 1, run, 0, 0, 0)
+    row = Row(top, at, ahead - 1, top + 1, run, 0, 0, 0)
     return row, _place(positions, row)
 
 
@@ -82,9 +82,8 @@ def back_row(slots: int, positions: Any, top: Any, end: Any) -> tuple[Row, Any]:
     one = left == 1
     ahead = jnp.where(one, 0, split(slots, left, jnp.maximum(free, 0)))
     fits = left - ahead <= free + 1
-    store = jnp.where(one, top, top + 1)
-    run = jnp.where(one, 1, jnp.where(fits, left - ahead, 1))
-    row = Row(top, start, ahead, store, run, store + run - 1, end - 1, 0)
+    run = jnp.where(one, 0, jnp.where(fits, left - ahead, 1))
+    row = Row(top, start, jnp.maximum(ahead - 1, 0), top + 1, run, top + run, end - 1, 0)
     positions = _place(positions, row)
     index = jnp.arange(slots + 1, dtype=jnp.int32)
     broken = (index <= row.top) & (positions + (row.top - index) != end - 1)
@@ -95,4 +94,4 @@ def back_row(slots: int, positions: Any, top: Any, end: Any) -> tuple[Row, Any]:
 def _place(positions: Any, row: Row) -> Any:
     """The positions after the snapshots of a row are made."""
     index = jnp.arange(positions.shape[0], dtype=jnp.int32) - row.store
-    return jnp.where((index >= 0) & (index < row.run), row.start + row.ahead + index, positions)
+    return jnp.where((index >= 0) & (index < row.run), row.start + row.ahead + 1 + index, positions)

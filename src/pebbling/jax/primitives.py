@@ -155,7 +155,7 @@ def run_reverse(
         return [*done[0], *done[1]]
     rows = plan.rows(length)
     if not hint and state:
-        last = int(rows.forward[-1][0] + rows.forward[-1][1] + rows.forward[-1][3] - 1)
+        last = int(sum(rows.forward[-1][[0, 1, 3]])) if len(rows.forward) else 0
         _, _, hint = engine.sweep(lambda i, x, ys: (forward(i, x), ys), state, [], rows.forward, rows.slots, last)
     if len(rows.backward) > MOST_ROWS and plan.schedule is None:
         ledger = planner.ledger(jnp.asarray(_positions(rows)))
@@ -177,6 +177,7 @@ def _plain(call: Any, consts: list[Any], carry: list[Any], xs: list[Any], length
 
 def _positions(rows: Rows) -> np.ndarray:
     positions = np.full(rows.slots, planner.NOWHERE, np.int32)
+    positions[0] = 0
     for start, ahead, store, run in rows.forward:
-        positions[store : store + run] = start + ahead + np.arange(run)
+        positions[store : store + run] = start + ahead + 1 + np.arange(run)
     return positions

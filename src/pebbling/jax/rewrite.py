@@ -220,7 +220,7 @@ class _Rewriter:
 def _holds_loop(eqn: Any) -> bool:
     if eqn.primitive.name in ("scan", "while"):
         return True
-    return any(_holds_loop(inner) for jaxpr in compat.inner_jaxprs(eqn) for inner in compat.close(jaxpr).jaxpr.eqns)
+    return any(_holds_loop(inner) for jaxpr in compat.inner_jaxprs(eqn) for inner in jaxpr.eqns)
 
 
 def _upper_bound(cond: Jaxpr, body: Jaxpr, cond_consts: int, consts: int) -> tuple[int, int] | None:

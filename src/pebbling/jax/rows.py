@@ -1,10 +1,10 @@
 """A schedule's actions compressed into rows that a compiled loop runs through.
 
 A backward row is (load, start, ahead, store, run, top, last, back): take the state of step
-``start`` from slot ``load``; advance ``ahead`` steps; put the state into slot ``store`` and, with
-one more step before each, into the ``run - 1`` slots after it; then reverse ``back`` steps from
-``last`` down, whose states are in slots ``top``, ``top - 1``, … A forward row is
-(start, ahead, store, run). All loops inside a row are tight, so what matters is the number of rows:
+``start`` from slot ``load``; advance ``ahead`` steps; ``run`` times, advance one more step and put
+the state into the next slot, from ``store`` on; then reverse ``back`` steps from ``last`` down,
+whose states are in slots ``top``, ``top - 1``, … A forward row is (start, ahead, store, run); the
+initial state is in slot 0 from the start. All loops inside a row are tight, so what matters is the number of rows:
 splits that make the reversed leaves long (``Revolve(…, prefer="runs")``) need 20 times fewer rows
 than those that write the fewest snapshots.
 
@@ -47,10 +47,10 @@ def binomial_rows(steps: int, slots: int) -> Rows:
     back = top + 1
     while back > 1 and first[top - back + 1][0] + back - 1 != steps - 1:
         back -= 1
-    backward = [(top, steps - 1, 0, top, 1, top, steps - 1, back)]
+    backward = [(top, steps - 1, 0, top + 1, 0, top, steps - 1, back)]
     for slot, start, length in reversed(rest):
         _segment(slot, start, length, slots, backward)
-    used = max([top, *(row[3] + row[4] - 1 for row in backward)])
+    used = max([top, *(row[3] + row[4] - 1 for row in backward if row[4])])
     return Rows(_forward([position for position, _ in first]), _table(backward, 8), used + 1)
 
 
@@ -81,31 +81,31 @@ def _segment(slot: int, start: int, length: int, slots: int, out: list[tuple[int
             if previous[5] - previous[7] == slot and previous[6] - previous[7] == start:
                 out[-1] = (*previous[:7], previous[7] + 1)
             else:
-                out.append((slot, start, 0, slot, 1, slot, start, 1))
+                out.append((slot, start, 0, slot + 1, 0, slot, start, 1))
         elif length <= free + 2:
             last = start + length - 1
             before = out[-1]
             if before[7] == 0 and before[3] == slot and before[4] == 1:
                 out[-1] = (*before[:4], length, slot + length - 1, last, length)
             else:
-                out.append((slot, start, 1, slot + 1, length - 1, slot + length - 1, last, length))
+                out.append((slot, start, 0, slot + 1, length - 1, slot + length - 1, last, length))
         elif free == 0:
-            out.append((slot, start, length - 1, slot + 1, 1, slot + 1, start + length - 1, 1))
+            out.append((slot, start, length - 2, slot + 1, 1, slot + 1, start + length - 1, 1))
             todo.append((slot, start, length - 1))
         else:
             ahead = binomial.longest_runs(length, free + 1)
-            out.append((slot, start, ahead, slot + 1, 1, 0, 0, 0))
+            out.append((slot, start, ahead - 1, slot + 1, 1, 0, 0, 0))
             todo += [(slot, start, ahead), (slot + 1, start + ahead, length - ahead)]
 
 
 def _forward(positions: list[int]) -> np.ndarray:
     """Rows that put the states of the given positions into slots 0, 1, 2, …"""
-    rows = [[0, 0, 0, 1]]
+    rows: list[list[int]] = []
     for slot, (before, position) in enumerate(zip(positions, positions[1:]), 1):
-        if position == before + 1:
+        if position == before + 1 and rows:
             rows[-1][3] += 1
         else:
-            rows.append([before, position - before, slot, 1])
+            rows.append([before, position - before - 1, slot, 1])
     return _table(rows, 4)
 
 
@@ -183,21 +183,25 @@ class _Reader:
         assert self.at is not None
         slot, start = self.at
         last = self.back[-1] if self.back else None
-        if self.ahead == 0 and target == slot:
+        if self.ahead == 0:
+            if target != slot:
+                raise ScheduleError(f"the state of step {step} is stored twice: that can't be compiled into a loop")
             return
         if last and last[7] == 0 and self.ahead == 1 and last[3] + last[4] - 1 == slot and target == slot + 1:
             last[4] += 1
         else:
-            self.back.append([slot, start, self.ahead, target, 1, 0, 0, 0])
+            self.back.append([slot, start, self.ahead - 1, target, 1, 0, 0, 0])
         self.at, self.ahead = (target, step), 0
 
     def _put_first(self, step: int, target: int) -> None:
-        if self.at is None:
-            self.first.append([0, step, target, 1])
-        elif self.ahead == 1 and self.first[-1][2] + self.first[-1][3] == target:
+        if self.at is None and step == target == 0:
+            pass
+        elif self.at is None or self.ahead == 0:
+            raise ScheduleError(f"the state of step {step} is stored twice, or without the first: that can't be compiled")
+        elif self.ahead == 1 and self.first and self.first[-1][2] + self.first[-1][3] == target:
             self.first[-1][3] += 1
         else:
-            self.first.append([self.at[1], self.ahead, target, 1])
+            self.first.append([self.at[1], self.ahead - 1, target, 1])
         self.at, self.ahead = (target, step), 0
 
     def _end(self) -> None:
@@ -222,7 +226,7 @@ class _Reader:
         elif last and not last[7] and last[3] + last[4] - 1 == slot:
             last[5:] = [slot, step, 1]
         else:
-            self.back.append([slot, step, 0, slot, 1, slot, step, 1])
+            self.back.append([slot, step, 0, slot + 1, 0, slot, step, 1])
 
     def rows(self) -> Rows:
         return Rows(_table(self.first, 4), _table(self.back, 8), self.most)

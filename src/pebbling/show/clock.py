@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import accumulate
+from typing import Any
 
-from ..chain.actions import Action, Advance, Record, Restore, Reverse, Store, Turn
+from ..chain.actions import Action, Advance, EndForward, Free, Record, Restore, Reverse, Store, Turn
 from ..chain.cost import Model
 from ..chain.schedule import Schedule
 from ..chain.spans import Each, Span, Sub, inner_first
@@ -14,39 +16,39 @@ class Clock:
     """The times of a schedule's actions: those of its model unless ``forward`` and ``turn`` say otherwise.
 
     A turn is a forward step and a reversal; a recorded step takes the one part and its reversal the
-    other. With ``overlap``, transfers run beside the compute and take no time of their own.
+    other. Transfers keep their proportion to the forward step; with ``overlap`` they run beside the
+    compute and take no time of their own.
     """
 
     def __init__(
         self, model: Model, forward: float | None = None, turn: float | None = None, overlap: bool = False
     ) -> None:
         forwards, turns = _alike(model.forward if forward is None else forward, model.turn if turn is None else turn)
-        self._advance = _Sum(forwards)
-        self._record = _Sum(tuple(map(min, forwards, turns)))
-        self._reverse = _Sum(tuple(max(turned - once, 0.0) for once, turned in zip(forwards, turns, strict=True)))
-        self._write = [0.0 if overlap else room.write for room in model.rooms]
-        self._read = [0.0 if overlap else room.read for room in model.rooms]
+        own = model.forward if isinstance(model.forward, int | float) and model.forward else None
+        slowness = 1.0 if forward is None or own is None else forward / own
+        advance, turned = _Sum(forwards), _Sum(turns)
+        record = _Sum(tuple(map(min, forwards, turns)))
+        write = [0.0 if overlap else slowness * room.write for room in model.rooms]
+        read = [0.0 if overlap else slowness * room.read for room in model.rooms]
+
+        def reverse(start: int, stop: int) -> float:
+            return turned(start, stop) - record(start, stop)
+
+        self._rules: dict[type, Callable[[Any, int], float]] = {
+            Advance: lambda run, base: advance(base + run.start, base + run.stop),
+            Turn: lambda turn, base: turned(base + turn.step, base + turn.step + 1),
+            Record: lambda one, base: record(base + one.step, base + one.step + 1),
+            Reverse: lambda one, base: reverse(base + one.step, base + one.step + 1),
+            Each: lambda run, base: (record if run.kind is Record else reverse)(base + run.start, base + run.stop),
+            Store: lambda store, base: write[store.tier],
+            Restore: lambda restore, base: read[restore.tier],
+            Free: lambda free, base: 0.0,
+            EndForward: lambda end, base: 0.0,
+        }
 
     def takes(self, item: Action | Each, base: int) -> float:
         """The time of one action or run, whose steps are counted from ``base``."""
-        match item:
-            case Advance(start, stop):
-                return self._advance(base + start, base + stop)
-            case Turn(step):
-                return self._record(base + step, base + step + 1) + self._reverse(base + step, base + step + 1)
-            case Record(step):
-                return self._record(base + step, base + step + 1)
-            case Reverse(step):
-                return self._reverse(base + step, base + step + 1)
-            case Each(kind, start, stop):
-                total = self._record if kind is Record else self._reverse
-                return total(base + start, base + stop)
-            case Store(_, _, tier):
-                return self._write[tier]
-            case Restore(_, _, tier):
-                return self._read[tier]
-            case _:
-                return 0.0
+        return self._rules[type(item)](item, base)
 
 
 def durations(schedule: Schedule, clock: Clock) -> dict[Span, float]:

@@ -19,6 +19,8 @@ from ..chain.spans import Each, Item, Span, Sub
 from ..chain.tally import Counter, size_of
 from .clock import Clock, durations
 
+_MOST = 100_000
+
 
 class Line(NamedTuple):
     """The working state goes from the state of step ``first`` to that of ``last``, or, reversing, the end does."""
@@ -30,10 +32,11 @@ class Line(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """One action at one moment."""
+    """One action, from when to when."""
 
     action: Action
-    time: float
+    start: float
+    stop: float
 
 
 class Bar(NamedTuple):
@@ -76,11 +79,22 @@ class Trace:
 
 
 def trace(schedule: Schedule, clock: Clock, counter: Counter, finest: float = 0.0) -> Trace:
-    """Lay out a schedule; ``counter`` says what spans and actions hold."""
-    return _Walk(schedule, clock, counter, finest).result
+    """Lay out a schedule; ``counter`` says what spans and actions hold.
+
+    Plans with very many slots nest so deeply that even spans that take long are too many; ``finest``
+    then grows until a picture's worth is left.
+    """
+    times = durations(schedule, clock)
+    while True:
+        walk = _Walk(schedule, clock, counter, finest)
+        if walk.go(times, _MOST if finest else None):
+            return walk.result
+        finest *= 4
 
 
 class _Walk:
+    """One walk down the tree of spans, and what is held on the way."""
+
     def __init__(self, schedule: Schedule, clock: Clock, counter: Counter, finest: float) -> None:
         tiers = len(counter.model.rooms)
         self.schedule, self.clock, self.counter, self.finest = schedule, clock, counter, finest
@@ -89,10 +103,10 @@ class _Walk:
         self.slots: dict[tuple[int, int], tuple[int, float]] = {}
         self.latest: list[tuple[int, tuple[int, int]]] = []  # a heap, the latest step first
         self.recorded: list[Line] = []
-        self._go()
 
-    def _go(self) -> None:
-        times = durations(self.schedule, self.clock)
+    def go(self, times: dict[Span, float], most: int | None) -> bool:
+        """Walk through all; false if that takes more than ``most`` spans."""
+        left = most or -1
         stack: list[tuple[int, Iterator[Item]]] = [(0, iter(self.schedule.expand(self.schedule.root)))]
         while stack:
             base, items = stack[-1]
@@ -103,11 +117,15 @@ class _Walk:
                 self._do(item, base)
             elif times[item.span] < self.finest:
                 self._pass(base + item.offset, item.span, times[item.span])
+            elif not left:
+                return False
             else:
+                left -= 1
                 stack.append((base + item.offset, iter(self.schedule.expand(item.span))))
         self.result.time = self.now
         for corners in self.result.held:
             corners.append((self.now, corners[-1][1]))
+        return True
 
     def _pass(self, first: int, span: Span, time: float) -> None:
         """Go by a span that is too short to look into."""
@@ -135,24 +153,24 @@ class _Walk:
             case Advance(first, last):
                 result.advances.append(Line(start, base + first, stop, base + last))
             case Store(step, slot, tier):
-                result.marks.append(Mark(Store(base + step, slot, tier), start))
+                result.marks.append(Mark(Store(base + step, slot, tier), start, stop))
                 self.slots[tier, slot] = base + step, start
                 heappush(self.latest, (-base - step, (tier, slot)))
                 self._change(tier, size_of(model.state, base + step))
             case Restore(step, slot, tier):
-                result.marks.append(Mark(Restore(base + step, slot, tier), stop))
+                result.marks.append(Mark(Restore(base + step, slot, tier), start, stop))
             case Free(step, slot, tier):
                 self._change(tier, -size_of(model.state, base + step))
                 if (tier, slot) in self.slots:
                     self._end((tier, slot))
             case Turn(step):
-                result.marks.append(Mark(Turn(base + step), start))
+                result.marks.append(Mark(Turn(base + step), start, stop))
             case Record(step):
-                result.marks.append(Mark(Record(base + step), start))
+                result.marks.append(Mark(Record(base + step), start, stop))
                 self.recorded.append(Line(start, base + step, stop, base + step + 1))
                 self._change(0, size_of(model.tape, base + step))
             case Reverse(step):
-                result.marks.append(Mark(Reverse(base + step), start))
+                result.marks.append(Mark(Reverse(base + step), start, stop))
                 result.tapes.append(Taped(self.recorded.pop(), Line(start, base + step + 1, stop, base + step)))
                 self.now = stop
                 self._change(0, -size_of(model.tape, base + step))

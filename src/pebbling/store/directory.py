@@ -132,7 +132,7 @@ def lock_file(path: str) -> str:
 
 
 def _signed(path: str, is_slot: bool) -> bool:
-    """Whether a file says that it is ours; one that a crash left empty says nothing and holds nothing."""
+    """Whether a file says that it is ours, or says nothing because a crash left it empty or its start blank."""
     if os.path.islink(path) or not os.path.isfile(path):
         return False
     if os.path.getsize(path) == 0:
@@ -140,4 +140,5 @@ def _signed(path: str, is_slot: bool) -> bool:
     if not is_slot:
         return "pebbling" in (head(path) or {})
     with open(path, "rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+        start = file.read(len(MAGIC))
+    return start == MAGIC or not start.strip(b"\0")

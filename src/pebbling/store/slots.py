@@ -51,6 +51,7 @@ class Slots:
         self._durable = durable
         self._sizes: dict[int, int] = {}
         self._free: list[int] = []
+        self._headed: set[int] = set()
         self._next = 0
 
     def adopt(self, used: set[int]) -> None:
@@ -60,7 +61,6 @@ class Slots:
                 self._sizes[file.number] = os.path.getsize(file.path)
         self._free = [number for number in self._sizes if number not in used]
         self._sizes.update((number, 0) for number in used if number not in self._sizes)
-        self._next = max(self._sizes, default=-1) + 1
 
     def write(self, meta: bytes, buffers: list[np.ndarray]) -> Entry:
         """Write a snapshot into a free slot, which the caller owns then."""
@@ -134,6 +134,8 @@ class Slots:
         return self._free.pop() if self._free else self._unused()
 
     def _unused(self) -> int:
+        while self._next in self._sizes or os.path.lexists(self._directory.slot(self._next)):
+            self._next += 1
         self._next += 1
         return self._next - 1
 
@@ -153,13 +155,17 @@ class Slots:
         return check
 
     def _open(self, path: str, number: int) -> int:
-        if self._sizes.get(number):
+        if number in self._sizes:
             try:
-                return files.open_file(path, os.O_WRONLY)
+                return self._head(files.open_file(path, os.O_WRONLY), number)
             except FileNotFoundError:
                 # A free slot that someone removed is no loss.
-                pass
-        descriptor = files.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+                self._headed.discard(number)
+        return self._head(files.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), number)
+
+    def _head(self, descriptor: int, number: int) -> int:
+        if number in self._headed:
+            return descriptor
         try:
             files.write_at(descriptor, [MAGIC.ljust(_START, b"\0")], 0)
             if self._durable:
@@ -167,6 +173,7 @@ class Slots:
         except BaseException:
             files.system.close(descriptor)
             raise
+        self._headed.add(number)
         return descriptor
 
     def _allocate(self, path: str, number: int, size: int) -> None:
@@ -185,6 +192,7 @@ class Slots:
                 files.system.truncate(path, size)
                 self._free.append(number)
             else:
+                self._headed.discard(number)
                 files.remove(path)
         except OSError:
             # Its space stays taken until the store is closed, which a full disk does not prevent.
