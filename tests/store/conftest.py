@@ -33,6 +33,7 @@ class System:
         self.descriptors = {}
         self.unsynced = {}
         self.unnamed = []
+        self.kept_open = []
         self.random = random.Random(seed)
 
     @property
@@ -80,7 +81,7 @@ class System:
         if self.how == "power" and name == "replace":
             return self._replace(*arguments)
         if self.how == "power" and name == "open" and arguments[1] & os.O_CREAT and not os.path.exists(arguments[0]):
-            self.unnamed.append(lambda path=arguments[0]: os.unlink(path))
+            self.unnamed.append(lambda path=arguments[0]: os.path.exists(path) and os.unlink(path))
         result = real(*arguments)
         if name == "open":
             self.descriptors[result] = arguments[0]
@@ -92,10 +93,11 @@ class System:
 
     def _write(self, descriptor, buffers, offset):
         if self.how == "power":
-            size = os.fstat(descriptor).st_size
-            reader = os.open(self.descriptors[descriptor], os.O_RDWR)
-            old = os.pread(reader, sum(len(buffer) for buffer in buffers), offset)
-            self.unsynced.setdefault(os.fstat(descriptor).st_ino, []).append((reader, old, offset, size))
+            again = os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR)
+            length = sum(memoryview(buffer).nbytes for buffer in buffers)
+            old = os.pread(again, length, offset)
+            self.unsynced.setdefault(os.fstat(descriptor).st_ino, []).append((again, old, offset, length))
+            self.kept_open.append(again)
         return os.pwritev(descriptor, buffers, offset)
 
     def _replace(self, source, target):
@@ -114,11 +116,12 @@ class System:
 
     def _lose_power(self):
         for writes in self.unsynced.values():
-            for descriptor, old, offset, size in reversed(writes):
+            for descriptor, old, offset, length in reversed(writes):
                 if self.random.random() < 0.5:
-                    os.pwrite(descriptor, old, offset)
-                    os.ftruncate(descriptor, max(size, offset + len(old)))
-        for undo in self.unnamed[: self.random.randint(0, len(self.unnamed)) : -1]:
+                    os.pwrite(descriptor, old.ljust(length, b"\0"), offset)
+                if len(old) < length and self.random.random() < 0.2:
+                    os.ftruncate(descriptor, offset + len(old))
+        for undo in reversed(self.unnamed[self.random.randint(0, len(self.unnamed)) :]):
             undo()
 
 
@@ -136,9 +139,13 @@ def system(monkeypatch):
     def install(**arguments):
         made = System(**arguments)
         monkeypatch.setattr(files, "system", made)
+        installed.append(made)
         return made
 
-    return install
+    installed = []
+    yield install
+    for descriptor in [descriptor for made in installed for descriptor in made.kept_open]:
+        os.close(descriptor)
 
 
 @pytest.fixture

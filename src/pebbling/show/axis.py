@@ -51,12 +51,13 @@ class Axis:
         return [tick * step for tick in range(first, last + 1)]
 
 
-def time_unit(longest: float, timed: bool) -> Unit:
+def time_unit(longest: float, timed: bool, overlap: bool = False) -> Unit:
     """The unit of time in which ``longest`` is a number that people can read."""
+    what = "compute time, transfers beside it" if overlap else "time"
     if not timed:
-        return Unit("time, in forward evaluations of one step")
+        return Unit(f"{what}, in forward steps")
     size, name = next(((size, name) for size, name in _SECONDS if longest >= 2 * size), (1e-9, "ns"))
-    return Unit(f"time, in {name}", size)
+    return Unit(f"{what}, in {name}", size)
 
 
 def byte_unit(largest: float) -> Unit:
@@ -77,21 +78,22 @@ def label(value: float) -> str:
     return f"{value:.6g}"
 
 
-def draw_x(page: Page, axis: Axis, top: float, bottom: float, named: bool = True) -> None:
-    """Grid lines between ``top`` and ``bottom`` and, if ``named``, numbers and the unit below."""
-    ticks = axis.ticks()
-    page.path("s-grid", (f"M{number(x)} {number(top)}V{number(bottom)}" for x, _ in ticks))
-    if named:
-        for x, written in ticks:
-            page.text("f-soft", x, bottom + 17, written, text_anchor="middle", font_size=11)
-        middle = (axis.first + axis.last) / 2
-        page.text("f-soft", middle, bottom + 36, axis.unit.name, text_anchor="middle", font_size=12)
+def draw_x(page: Page, axis: Axis, top: float, bottom: float) -> None:
+    """Grid lines between ``top`` and ``bottom``."""
+    page.path("s-grid", (f"M{number(x)} {number(top)}V{number(bottom)}" for x, _ in axis.ticks()))
+
+
+def name_x(page: Page, axis: Axis, bottom: float) -> None:
+    """Numbers and the unit below a plot that ends at ``bottom``."""
+    for x, written in axis.ticks():
+        page.text("f-soft", x, bottom + 17, written, text_anchor="middle", font_size=11)
+    page.text("f-soft", (axis.first + axis.last) / 2, bottom + 37, axis.unit.name, text_anchor="middle", font_size=12)
 
 
 def draw_y(page: Page, axis: Axis, left: float, right: float, name: str) -> None:
     """Grid lines between ``left`` and ``right``, numbers and a name on the left."""
     ticks = axis.ticks()
-    page.path("s-grid", (f"M{number(left)} {number(y)}H{number(right)}" for _, y in ((0, y) for y, _ in ticks)))
+    page.path("s-grid", (f"M{number(left)} {number(y)}H{number(right)}" for y, _ in ticks))
     for y, written in ticks:
         page.text("f-soft", left - 8, y + 4, written, text_anchor="end", font_size=11)
     middle = (axis.first + axis.last) / 2

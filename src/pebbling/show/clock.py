@@ -60,6 +60,17 @@ def durations(schedule: Schedule, clock: Clock) -> dict[Span, float]:
     return known
 
 
+def first_sweep(schedule: Schedule, clock: Clock) -> float:
+    """The time of the first sweep: nothing is reversed before its end, so it ends in the first span of every span."""
+    time, base, items = 0.0, 0, iter(schedule.expand(schedule.root))
+    while not isinstance(item := next(items), EndForward):
+        if isinstance(item, Sub):
+            base, items = base + item.offset, iter(schedule.expand(item.span))
+        else:
+            time += clock.takes(item, base)
+    return time
+
+
 class _Sum:
     """Sums over runs of steps, of one cost or of one cost a step."""
 

@@ -21,6 +21,12 @@ _DARK = {
     "slate": "#a9b6c6", "blue": "#4ea6e0", "orange": "#f0ab33", "green": "#2fbf93",
     "red": "#f47d2c", "pink": "#dc86b6", "sky": "#86c9f2",
 }  # fmt: skip
+_SHAPES = (
+    ".advance,.record{stroke-width:1.6;stroke-linecap:round}.held{stroke-width:2.4;opacity:.45}"
+    ".tape{stroke-width:2;opacity:.35}.fine{stroke-width:.8}.tapes{opacity:.18}.turns{stroke-width:1}"
+    ".restore{stroke-width:1.4}.reverse{stroke-width:1.2}.jump{stroke-dasharray:1.5 2.5;opacity:.8}"
+    ".area{opacity:.16}.curve{stroke-width:1.4;stroke-linejoin:round}.limit{stroke-dasharray:4 3}"
+)
 _FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
 
 
@@ -55,7 +61,7 @@ class Page:
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" width="{number(self.width)}" '
                 f'height="{number(self.height)}" role="img" aria-label={quoteattr(self.label)}>',
                 f"<style>{_sheet(_LIGHT)}@media(prefers-color-scheme:dark){{{_sheet(_DARK)}}}"
-                f"text{{font-family:{_FONT};font-variant-numeric:tabular-nums}}</style>",
+                f"{_SHAPES}text{{font-family:{_FONT};font-variant-numeric:tabular-nums}}</style>",
                 f'<rect class="f-page" width="{number(self.width)}" height="{number(self.height)}" rx="8"/>',
                 *self._parts,
                 "</svg>\n",

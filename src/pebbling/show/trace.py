@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ..chain.actions import Action, Advance, EndForward, Free, Record, Restore, Reverse, Store, Turn
+from ..chain.actions import Action, Advance, Free, Record, Restore, Reverse, Store, Turn
 from ..chain.schedule import Schedule
 from ..chain.spans import Each, Item, Span, Sub
 from ..chain.tally import Counter, size_of
@@ -66,15 +66,18 @@ class Blur(NamedTuple):
 
 @dataclass
 class Trace:
-    """Everything that a picture shows, in the order of time; ``held`` has corners (time, amount) for each tier."""
+    """Everything that a picture shows, in the order of time.
 
-    advances: list[Line] = field(default_factory=list)
+    A sweep is a list of advances that continue one another, with nothing but stores between them;
+    ``held`` has corners (time, amount) for each tier.
+    """
+
+    sweeps: list[list[Line]] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     bars: list[Bar] = field(default_factory=list)
     tapes: list[Taped] = field(default_factory=list)
     blurs: list[Blur] = field(default_factory=list)
     held: list[list[tuple[float, float]]] = field(default_factory=list)
-    turned: float = 0.0
     time: float = 0.0
 
 
@@ -100,6 +103,7 @@ class _Walk:
         self.schedule, self.clock, self.counter, self.finest = schedule, clock, counter, finest
         self.result = Trace(held=[[(0.0, 0.0)] for _ in range(tiers)])
         self.now = 0.0
+        self.sweeping = False
         self.slots: dict[tuple[int, int], tuple[int, float]] = {}
         self.latest: list[tuple[int, tuple[int, int]]] = []  # a heap, the latest step first
         self.recorded: list[Line] = []
@@ -129,6 +133,7 @@ class _Walk:
 
     def _pass(self, first: int, span: Span, time: float) -> None:
         """Go by a span that is too short to look into."""
+        self.sweeping = False
         count = self.counter.count(span)
         self.result.blurs.append(Blur(self.now, self.now + time, first, first + span[0]))
         for tier, high in enumerate(count.highs):
@@ -151,7 +156,9 @@ class _Walk:
         start, stop = self.now, self.now + self.clock.takes(item, base)
         match item:
             case Advance(first, last):
-                result.advances.append(Line(start, base + first, stop, base + last))
+                if not self.sweeping:
+                    result.sweeps.append([])
+                result.sweeps[-1].append(Line(start, base + first, stop, base + last))
             case Store(step, slot, tier):
                 result.marks.append(Mark(Store(base + step, slot, tier), start, stop))
                 self.slots[tier, slot] = base + step, start
@@ -180,9 +187,9 @@ class _Walk:
             case Each(_, first, last):
                 self._reverse_run(Line(start, base + last, stop, base + first))
                 self._change(0, -self._tapes(base + first, base + last), stop - start)
-            case EndForward():
-                result.turned = start
         self.now = stop
+        if not isinstance(item, Store | Free):
+            self.sweeping = isinstance(item, Advance)
 
     def _tapes(self, first: int, last: int) -> float:
         tape = self.counter.model.tape

@@ -32,24 +32,25 @@ def cases(case):
     for kind, names in ONE:
         for name in names.split():
             for shape in ((), (3,), (2, 3)):
-                yield case(f"{name} {shape}", _call(name), (kind, shape), jax=name != "positive" or shape != ())
+                yield case(f"{name} {shape}", _call(name), (kind, shape), jax=shape == (3,))
     yield case("arccosh", lambda np, x: np.arccosh(1 + x), (POSITIVE, (3,)))
     for kind, names in TWO:
         for name in names.split():
             for left, right in SHAPES if name in ("add", "multiply", "power", "maximum") else SHAPES[1:4]:
-                yield case(f"{name} {left} {right}", _call(name), (kind, left), (kind, right))
-            yield case(f"{name} constant left", lambda np, x, name=name: getattr(np, name)(0.7, x), (kind, (3,)))
-            yield case(f"{name} constant right", lambda np, x, name=name: getattr(np, name)(x, 0.7), (kind, (3,)))
+                jax = (left, right) in (((2, 3), (3,)), ((2, 1), (1, 3)))
+                yield case(f"{name} {left} {right}", _call(name), (kind, left), (kind, right), jax=jax)
+            yield case(f"{name} constant left", lambda np, x, name=name: getattr(np, name)(0.7, x), (kind, (3,)), jax=False)
+            yield case(f"{name} constant right", lambda np, x, name=name: getattr(np, name)(x, 0.7), (kind, (3,)), jax=False)
     for name in ("add", "sub", "mul", "truediv", "pow", "mod"):
         for left, right in SHAPES:
             f = lambda np, x, y, name=name: getattr(operator, name)(x, y)  # noqa: E731
-            yield case(f"operator {name} {left} {right}", f, (POSITIVE, left), (POSITIVE, right))
+            yield case(f"operator {name} {left} {right}", f, (POSITIVE, left), (POSITIVE, right), jax=left == (2, 3))
         for constant in (2.5, 3, np.array([1.5, 2.5, 3.5])):
             f = lambda np, x, c=constant, name=name: getattr(operator, name)(x, c)  # noqa: E731
             g = lambda np, x, c=constant, name=name: getattr(operator, name)(c, x)  # noqa: E731
             for shape in ((3,), (2, 3), ()):
-                yield case(f"operator {name} {constant} {shape}", f, (POSITIVE, shape))
-                yield case(f"operator {name} reflected {constant} {shape}", g, (POSITIVE, shape))
+                yield case(f"operator {name} {constant} {shape}", f, (POSITIVE, shape), jax=False)
+                yield case(f"operator {name} reflected {constant} {shape}", g, (POSITIVE, shape), jax=False)
     for name in ("neg", "pos", "abs"):
         yield case(f"operator {name}", lambda np, x, name=name: getattr(operator, name)(x), (WHOLE, (3,)))
     for exponent in (0, 1, 2, 3, -1, 0.5, np.array([0.0, 1.0, 2.0])):

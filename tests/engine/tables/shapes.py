@@ -51,7 +51,7 @@ def _shapes(case):
     yield case("repeat counts", lambda np, x: np.repeat(x, np.array([1, 0, 3]), axis=0, **_length(np, 4)), MATRIX)
     for n in (1, 2, 3):
         for shape in ((), (3,), (2, 3)):
-            yield case(f"atleast_{n}d {shape}", lambda np, x, n=n: getattr(np, f"atleast_{n}d")(x), ("normal", shape))
+            yield case(f"atleast_{n}d {shape}", lambda np, x, n=n: getattr(np, f"atleast_{n}d")(x), ("normal", shape), jax=False)
     yield case("atleast_1d of two", lambda np, x, y: np.dot(*np.atleast_1d(x, y)), VECTOR, VECTOR)
 
 
@@ -105,7 +105,7 @@ def _indices(case):
         yield case(f"trace {k}", lambda np, x, k=k: np.trace(x, k), MATRIX)
         for axes in ((0, 1), (1, 2), (2, 0), (0, 2), (2, 1)):
             f = lambda np, x, k=k, axes=axes: np.diagonal(x, k, *axes)  # noqa: E731
-            yield case(f"diagonal {k} {axes}", f, ("normal", (3, 4, 3)))
+            yield case(f"diagonal {k} {axes}", f, ("normal", (3, 4, 3)), jax=k == 1)
     yield case("trace axes", lambda np, x: np.trace(x, axis1=0, axis2=2), CUBE)
 
 

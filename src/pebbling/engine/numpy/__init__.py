@@ -4,9 +4,9 @@ The module is an engine in the sense of ``pebbling.engine.protocol``.
 """
 
 from . import rules as _rules
-from .custom import custom
+from .node import custom
 from .dual import Dual
-from .rule import composed, elementwise, flat, rule
+from .table import composed, elementwise, flat, rule
 from .rules.create import array, asarray
 from .step import active, differentiable, step_jvp, step_vjp, step_vjp_dot
 from .transform import grad, hvp, jvp, stop_gradient, value_and_grad, vjp

@@ -10,10 +10,10 @@ import numpy as np
 from numpy import ndarray
 
 from .alias import link, shares
-from .array import Array
+from .arraylike import Array
 from .indexing import add_at, put
 from .kinds import Elementwise
-from .rule import UNARY
+from .table import UNARY
 from .tape import ONLY_HERE, meta
 from .var import NUMBERS
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy import ndarray
 
 from .hold import Lock, hold
-from .rule import primitive
+from .table import primitive
 from .tape import ONLY_HERE, accumulate, fit, is_own
 from .traced import Traced
 

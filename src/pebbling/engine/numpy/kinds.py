@@ -23,12 +23,18 @@ class Kind(Protocol):
 
 
 class Primitive:
-    """A function with a vjp and a jvp for every array argument."""
+    """A function with a vjp and a jvp for every array argument.
 
-    __slots__ = ("_accepts", "_most", "_out", "arrays", "derive", "func", "view")
+    ``func`` is what to call when some arguments are still traced, by an outer derivative: NumPy's own function
+    hands such a call over by itself, and a function of ours does so by being a ``Primitive`` (``own``).
+    """
 
-    def __init__(self, func: Any, derive: Callable[..., Derivatives], arrays: slice, view: bool) -> None:
-        self.func, self.derive, self.arrays, self.view = func, derive, arrays, view
+    __slots__ = ("_accepts", "_most", "_out", "_raw", "arrays", "derive", "func", "view")
+
+    def __init__(self, func: Any, derive: Callable[..., Derivatives], arrays: slice, view: bool, own: bool) -> None:
+        self.derive, self.arrays, self.view = derive, arrays, view
+        self._raw = func
+        self.func: Any = self if own else func
         code: Any = derive.__code__
         names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
         self._accepts = frozenset(names)
@@ -36,23 +42,23 @@ class Primitive:
         self._out = names.index("out") if "out" in names else sys.maxsize
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.func(*args, **kwargs) if highest(args) is None else self.run(args, kwargs)
+        return self._raw(*args, **kwargs) if highest(args) is None else self.run(args, kwargs)
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if kwargs and any(isinstance(value, Traced) for value in kwargs.values()):
-            args, kwargs = _by_position(self.func, args, kwargs)
+            args, kwargs = _by_position(self._raw, args, kwargs)
         if len(args) > self._most or not self._accepts.issuperset(kwargs):
             unknown = sorted(f"{name}=" for name in set(kwargs) - self._accepts)
             raise refuse(
-                f"{name_of(self.func)} has a derivative rule, but none for {', '.join(unknown) or 'all its arguments'}",
+                f"{name_of(self._raw)} has a derivative rule, but none for {', '.join(unknown) or 'all its arguments'}",
                 "Leave it out or write the same with other functions",
             )
         if len(args) > self._out and args[self._out] is not None:
-            raise refuse_out(self.func)
+            raise refuse_out(self._raw)
         positions = range(len(args))[self.arrays]
         top = highest([args[p] for p in positions])
         if top is None:
-            raise _misplaced(self.func)
+            raise _misplaced(self._raw)
         return top.primitive(self, args, kwargs, positions)
 
 

@@ -15,11 +15,11 @@ from numpy import ndarray
 
 from . import pulls
 from .alias import link, shares
-from .array import Array
+from .arraylike import Array
 from .hold import hold, hold_captured
 from .indexing import freeze, pull_getitem, pull_write, put
 from .kinds import Elementwise
-from .rule import UNARY
+from .table import UNARY
 from .tape import ONLY_HERE, Tape, meta
 
 NUMBERS = frozenset({float, int, np.float64, np.float32})

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..rule import elementwise, real_only, rule
+from ..table import elementwise, real_only, rule
 
 BOTH = slice(2)
 
@@ -26,8 +26,11 @@ def subtract(z: Any, x: Any, y: Any) -> Any:
 for multiply in (np.multiply, operator.mul):
     elementwise(multiply, lambda z, x, y: lambda: y, lambda z, x, y: lambda: x)
 
-for divide in (np.divide, operator.truediv):
-    elementwise(divide, lambda z, x, y: lambda: 1 / y, lambda z, x, y: lambda: -z / y)
+
+@rule(np.divide, operator.truediv, arrays=BOTH)
+def divide(z: Any, x: Any, y: Any) -> Any:
+    return [lambda g: g / y, lambda g: -(g / y) * z], [lambda t: t / y, lambda t: -(t / y) * z]
+
 
 
 def _base_slope(z: Any, x: Any, p: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..rule import composed, primitive, rule
+from ..table import composed, primitive, rule
 from ..traced import Traced, highest, plain
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..rule import composed, elementwise, real_only, rule, unary
+from ..table import composed, elementwise, real_only, rule, unary
 from ..traced import plain
 
 LN2, LN10 = math.log(2.0), math.log(10.0)

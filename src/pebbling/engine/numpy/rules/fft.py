@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..rule import composed, rule
+from ..table import composed, rule
 
 
 def resize(x: Any, n: int, axis: int) -> Any:

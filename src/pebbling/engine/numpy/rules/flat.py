@@ -6,7 +6,7 @@ import operator
 
 import numpy as np
 
-from ..rule import flat
+from ..table import flat
 
 flat(
     np.floor, np.ceil, np.rint, np.trunc, np.fix, np.round, np.around, np.floor_divide, operator.floordiv,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..rule import composed, primitive
+from ..table import composed, primitive
 from ..traced import Traced
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..refuse import refuse
-from ..rule import composed, real_only, rule
+from ..table import composed, real_only, rule
 from ..traced import plain
 
 BOTH = slice(2)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..indexing import scatter
 from ..kinds import refuse_out
-from ..rule import composed
+from ..table import composed
 from ..traced import Traced
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..rule import composed, rule
+from ..table import composed, rule
 
 BOTH = slice(2)
 

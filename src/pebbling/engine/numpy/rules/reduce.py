@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ..rule import composed, real_only, rule
+from ..table import composed, real_only, rule
 
 ALL: Any = None
 

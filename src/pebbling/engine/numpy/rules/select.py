@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..indexing import scatter
-from ..rule import composed, primitive, real_only, rule
+from ..table import composed, primitive, real_only, rule
 from ..traced import plain
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..refuse import refuse
-from ..rule import composed, primitive, rule
+from ..table import composed, primitive, rule
 from ..traced import plain
 
 

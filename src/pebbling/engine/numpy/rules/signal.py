@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..refuse import refuse
-from ..rule import composed, rule
+from ..table import composed, rule
 from ..traced import plain
 
 BOTH = slice(2)

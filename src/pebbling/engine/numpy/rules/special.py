@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from ..rule import elementwise, primitive
+from ..table import elementwise, primitive
 
 ROOT_PI = math.sqrt(math.pi)
 

@@ -60,7 +60,7 @@ def rule(*funcs: Any, arrays: slice = slice(1), view: bool = False) -> Callable[
 
     def register(derive: Callable[..., Derivatives]) -> Any:
         for func in funcs:
-            TABLE[func] = Primitive(func, derive, arrays, view)
+            TABLE[func] = Primitive(func, derive, arrays, view, own=False)
         return derive
 
     return register
@@ -109,7 +109,7 @@ def flat(*funcs: Any) -> None:
 
 def primitive(func: Any, arrays: slice = slice(1), view: bool = False) -> Callable[[Callable[..., Derivatives]], Any]:
     """A new function with its own derivatives; the decorated function gives them, as with ``rule``."""
-    return lambda derive: Primitive(func, derive, arrays, view)
+    return lambda derive: Primitive(func, derive, arrays, view, own=True)
 
 
 def real_only(func: Any, *values: Any) -> None:

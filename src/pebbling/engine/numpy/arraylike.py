@@ -11,7 +11,7 @@ import numpy as np
 from .alias import assign, augment
 from .kinds import refuse_out
 from .refuse import refuse
-from .rule import find
+from .table import find
 from .rules.create import astype, item
 from .traced import Traced, plain
 

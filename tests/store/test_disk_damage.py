@@ -1,0 +1,223 @@
+"""Whatever happens to the files of a snapshot, wrong content is never handed out."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pebbling import tree
+from pebbling.errors import CorruptSnapshot, StoreError
+from pebbling.store import Disk, clean
+from pebbling.store.checksum import PIECE, ROW, batches, checksum
+
+START = 4096
+
+
+def state():
+    values = np.random.default_rng(0).random(3000)
+    return {"u": values, "v": values[:5].astype("f4"), "label": "text", "rng": np.random.default_rng(1)}
+
+
+@pytest.fixture(params=["live", "found again"])
+def damaged(request, tmp_path):
+    """Lets a function loose on the file of a snapshot, then reads it."""
+    stores = []
+
+    def damage(change):
+        store = Disk(tmp_path, run="r", keep=True)
+        stores.append(store)
+        store.put("key", state())
+        if len(stores) % 2:
+            store.get("key")
+        (slot,) = [file.path for file in store._directory.own() if file.number == store._held.entries["key"].slot]
+        if request.param == "found again":
+            store.close()
+        change(slot)
+        if request.param == "found again":
+            store = Disk(tmp_path, run="r", keep=True)
+            stores.append(store)
+        try:
+            return store.get("key"), slot
+        finally:
+            store.keep = False
+            store.close()
+
+    return damage
+
+
+def flip(offset, bit):
+    def change(path):
+        with open(path, "r+b") as file:
+            file.seek(offset)
+            (value,) = file.read(1)
+            file.seek(offset)
+            file.write(bytes([value ^ 1 << bit]))
+
+    return change
+
+
+def size_of_data():
+    return sum(buffer.size for buffer in tree.pack(state())[1])
+
+
+DATA = size_of_data()
+META = len(tree.pack(state())[0])
+OFFSETS = [
+    *[START + offset for offset in (0, 1, 7, 8, ROW - 1, ROW, 2 * ROW, 3 * ROW - 5, 23_999, 24_000, DATA - 1)],
+    *[START + DATA + offset for offset in (0, 1, META // 2, META - 1)],
+]
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+@pytest.mark.parametrize("bit", [0, 7])
+def test_a_flipped_bit_is_found(damaged, offset, bit):
+    with pytest.raises(CorruptSnapshot, match=r"snapshot 'key' in .*pebbling-r-\d+\.slot is not what was written"):
+        damaged(flip(offset, bit))
+
+
+def test_a_bit_of_the_first_page_does_not_matter(damaged):
+    found, _ = damaged(flip(2000, 3))
+    assert tree.differing(found, state()) is None
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, START, START + 1, START + DATA // 2, START + DATA, START + DATA + META - 1])
+def test_a_truncated_file_is_found(damaged, length):
+    with pytest.raises(CorruptSnapshot, match=r"snapshot 'key' in .*slot is not what was written: the file ends"):
+        damaged(lambda path: os.truncate(path, length))
+
+
+def test_a_removed_file_is_found(damaged):
+    with pytest.raises(CorruptSnapshot, match=r"snapshot 'key' is gone: .*slot was removed"):
+        damaged(os.unlink)
+
+
+def test_zeroed_exchanged_and_foreign_pages_are_found(damaged):
+    def page(path, number, content=None):
+        with open(path, "r+b") as file:
+            file.seek(START + 4096 * number)
+            old = file.read(4096)
+            if content is not None:
+                file.seek(START + 4096 * number)
+                file.write(content)
+        return old
+
+    def zero(path):
+        page(path, 2, bytes(4096))
+
+    def exchange(path):
+        first = page(path, 1)
+        page(path, 1, page(path, 2, first))
+
+    def exchange_far(path):
+        first = page(path, 0)
+        page(path, 0, page(path, 4, first))
+
+    for change in (zero, exchange, exchange_far):
+        with pytest.raises(CorruptSnapshot):
+            damaged(change)
+
+
+def test_a_link_in_the_place_of_a_file_is_not_followed(damaged, tmp_path):
+    def link(path):
+        os.rename(path, tmp_path / "elsewhere")
+        os.symlink(tmp_path / "elsewhere", path)
+
+    with pytest.raises(StoreError, match="key"):
+        damaged(link)
+    assert (tmp_path / "elsewhere").exists()
+
+
+def test_the_other_snapshots_stay(tmp_path):
+    with Disk(tmp_path / "s") as store:
+        for key in range(3):
+            store.put(key, np.full(1000, key))
+        flip(START + 100, 0)(store._directory.slot(store._held.entries[1].slot))
+        with pytest.raises(CorruptSnapshot, match="snapshot 1"):
+            store.get(1)
+        assert (store.get(0)[0], store.get(2)[0]) == (0, 2)
+        store.put(1, np.arange(3))
+        assert store.get(1).tolist() == [0, 1, 2]
+
+
+def test_a_damaged_journal_is_found(tmp_path):
+    store = Disk(tmp_path, run="r", keep=True)
+    for key in range(4):
+        store.put(key, np.full(10, key))
+    store.close()
+    journal = tmp_path / "pebbling-r.journal"
+    good = journal.read_bytes()
+    lines = good.splitlines(keepends=True)
+    assert len(lines) == 5
+    for number in range(1, 4):
+        place = sum(map(len, lines[:number])) + 12
+        journal.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        with pytest.raises(CorruptSnapshot, match=rf"line {number + 1} of .*pebbling-r\.journal was damaged"):
+            Disk(tmp_path, run="r", keep=True)
+    for cut in range(len(good) - len(lines[-1]), len(good) - 1):
+        journal.write_bytes(good[:cut])
+        with Disk(tmp_path, run="r", keep=True) as store:
+            assert store.keys() == [0, 1, 2]
+    journal.unlink()
+    with pytest.raises(StoreError, match="without a journal"):
+        Disk(tmp_path, run="r", keep=True)
+    clean(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_class_that_is_gone_is_named(tmp_path, monkeypatch):
+    class Temporary(dict):
+        pass
+
+    Temporary.__qualname__ = "Temporary"
+    monkeypatch.setattr(np, "Temporary", Temporary, raising=False)
+    Temporary.__module__ = "numpy"
+    with Disk(tmp_path, run="r", keep=True) as store:
+        store.put(0, [Temporary(a=1)])
+    monkeypatch.undo()
+    with Disk(tmp_path, run="r", keep=True) as store, pytest.raises(StoreError, match="Temporary"):
+        store.get(0)
+
+
+def obvious_checksum(data: bytes) -> int:
+    import zlib
+
+    rows = len(data) // ROW
+    sums = b""
+    for row in range(rows):
+        words = np.frombuffer(data, np.uint64, ROW // 8, row * ROW)
+        sums += (sum(map(int, words)) % 2**64).to_bytes(8, "little")
+    return zlib.crc32(data[rows * ROW :], zlib.crc32(sums) if rows else 0)
+
+
+@given(st.integers(0, 5 * ROW), st.data())
+def test_the_checksum_finds_any_change_in_one_word(size, data):
+    content = np.random.default_rng(size).integers(0, 256, size + 1).astype(np.uint8)
+    before = checksum(content)
+    assert before == obvious_checksum(content.tobytes())
+    start = data.draw(st.integers(0, size // 8)) * 8
+    word = content[start : start + 8]
+    word ^= np.frombuffer(data.draw(st.binary(min_size=8, max_size=8).filter(any)), np.uint8)[: word.size]
+    assert (checksum(content) == before) == (content.tobytes() == content.tobytes() and not _changed(word, before, content))
+
+
+def _changed(word, before, content):
+    return checksum(content) != before
+
+
+@given(st.lists(st.integers(0, 3 * PIECE), max_size=6))
+def test_batches_are_the_buffers_in_order(sizes):
+    buffers = [np.broadcast_to(np.uint8(number), size) for number, size in enumerate(sizes)]
+    total = 0
+    pieces = []
+    for batch, size in batches(buffers):
+        assert size == sum(piece.size for piece in batch) <= PIECE
+        total += size
+        pieces += [(int(piece[0]), piece.size) for piece in batch]
+    assert total == sum(sizes)
+    for number, size in enumerate(sizes):
+        assert sum(length for owner, length in pieces if owner == number) == size
+    assert [owner for owner, _ in pieces] == sorted(owner for owner, _ in pieces)

@@ -1,0 +1,81 @@
+"""The layers import only from those above them, and importing pebbling brings in no framework."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pebbling
+
+ROOT = Path(pebbling.__file__).parent
+
+# Each layer and those it may import from.
+ABOVE = {
+    "errors": set(),
+    "units": set(),
+    "tree": {"errors"},
+    "chain": {"errors", "units"},
+    "store": {"errors", "units", "tree"},
+    "drive": {"errors", "units", "tree", "chain", "store"},
+    "engine": {"errors", "units", "tree", "chain", "store", "drive"},
+    "jax": {"errors", "units", "tree", "chain", "store", "drive", "engine"},
+    "show": {"errors", "units", "tree", "chain", "store", "drive"},
+    "cli": {"errors", "units", "chain", "store", "drive", "show"},
+    "__main__": {"cli"},
+}
+FRAMEWORKS = ("torch", "jax", "autograd", "h5py", "blosc2", "numba", "matplotlib", "rich", "scipy", "mpi4py")
+
+
+def _layer(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def _imports(path: Path) -> set[str]:
+    """The layers that a file imports from."""
+    found = set()
+    package = path.relative_to(ROOT).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1]
+            if node.module:
+                found.add((*base, *node.module.split("."))[0])
+            elif base:
+                found.add(base[0])
+            else:
+                found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "pebbling":
+            found.add(node.module.split(".")[1] if "." in node.module else "__init__")
+    return found
+
+
+FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem != "__init__")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_downwards_only(path: Path) -> None:
+    layer = _layer(path)
+    assert _imports(path) - {layer} <= ABOVE[layer]
+
+
+def test_every_layer_is_known() -> None:
+    assert {_layer(path) for path in FILES} <= set(ABOVE)
+
+
+def test_importing_pebbling_loads_no_framework_and_is_quick() -> None:
+    program = (
+        "import time, sys, numpy\n"
+        "begun = time.process_time()\n"
+        "import pebbling\n"
+        "seconds = time.process_time() - begun\n"
+        f"print(seconds, *[name for name in {FRAMEWORKS} if name in sys.modules])"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(3)
+    ]
+    assert all(run[1:] == [] for run in runs)
+    assert min(float(run[0]) for run in runs) < 0.15
