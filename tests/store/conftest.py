@@ -82,14 +82,18 @@ class System:
             return self._replace(*arguments)
         if self.how == "power" and name == "open" and arguments[1] & os.O_CREAT and not os.path.exists(arguments[0]):
             self.unnamed.append(lambda path=arguments[0]: os.path.exists(path) and os.unlink(path))
+        if name in ("fsync", "fdatasync"):
+            return self._sync(*arguments)
         result = real(*arguments)
         if name == "open":
             self.descriptors[result] = arguments[0]
-        elif name in ("fsync", "fdatasync"):
-            self.unsynced.pop(os.fstat(arguments[0]).st_ino, None)
-            if os.path.isdir(self.descriptors[arguments[0]]):
-                self.unnamed.clear()
         return result
+
+    def _sync(self, descriptor):
+        """Only noted: the machine that loses power here is this one."""
+        self.unsynced.pop(os.fstat(descriptor).st_ino, None)
+        if os.path.isdir(self.descriptors[descriptor]):
+            self.unnamed.clear()
 
     def _write(self, descriptor, buffers, offset):
         if self.how == "power":

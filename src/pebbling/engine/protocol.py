@@ -52,9 +52,7 @@ class Engine(Protocol):
     ) -> tuple[list[Leaf], Pullback]:
         """Run one step with a tape; its outputs, and the way back. ``wrt`` marks the inputs to differentiate."""
 
-    def step_jvp(
-        self, step: Step, inputs: Sequence[Leaf], tangents: Sequence[Leaf]
-    ) -> tuple[list[Leaf], list[Leaf]]:
+    def step_jvp(self, step: Step, inputs: Sequence[Leaf], tangents: Sequence[Leaf]) -> tuple[list[Leaf], list[Leaf]]:
         """Run one step forward with tangents; its outputs and theirs."""
 
     def step_vjp_dot(

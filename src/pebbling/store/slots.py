@@ -143,11 +143,10 @@ class Slots:
         descriptor = self._open(path, number)
         try:
             check, offset = 0, _START
-            for batch, _ in batches(buffers):
+            for batch, _ in batches([*buffers, np.frombuffer(meta, np.uint8)]):
                 for piece in batch:
                     check = checksum(piece, check)
                 offset = files.write_at(descriptor, batch, offset)
-            files.write_at(descriptor, [meta], offset)
             if self._durable:
                 files.sync(descriptor)
         finally:
@@ -214,7 +213,7 @@ class Slots:
 
     def _load(self, descriptor: int, key: Key, entry: Entry, path: str, buffers: list[np.ndarray]) -> None:
         check, offset = 0, _START
-        for batch, size in batches(buffers):
+        for batch, size in batches([*buffers, np.empty(entry.meta, np.uint8)]):
             end = files.read_at(descriptor, batch, offset)
             if end != offset + size:
                 raise _corrupt(key, path, f"the file ends at byte {end}")
@@ -222,7 +221,7 @@ class Slots:
             for piece in batch:
                 check = checksum(piece, check)
         if check != entry.check:
-            raise _corrupt(key, path, f"its {format_bytes(entry.data)} fail the check")
+            raise _corrupt(key, path, f"its {format_bytes(entry.nbytes)} fail the check")
 
 
 def _corrupt(key: Key, path: str, found: str) -> CorruptSnapshot:

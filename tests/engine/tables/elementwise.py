@@ -8,7 +8,10 @@ from scipy import special
 WHOLE, UNIT, POSITIVE = "normal", "unit", "positive"
 
 ONE = [
-    (WHOLE, "exp exp2 expm1 sin cos tan arctan sinh cosh tanh arcsinh square cbrt absolute fabs sinc negative positive"),
+    (
+        WHOLE,
+        "exp exp2 expm1 sin cos tan arctan sinh cosh tanh arcsinh square cbrt absolute fabs sinc negative positive",
+    ),
     (WHOLE, "reciprocal deg2rad radians rad2deg degrees conjugate real nan_to_num"),
     (POSITIVE, "log log2 log10 log1p sqrt"),
     (UNIT, "arcsin arccos arctanh"),
@@ -39,8 +42,12 @@ def cases(case):
             for left, right in SHAPES if name in ("add", "multiply", "power", "maximum") else SHAPES[1:4]:
                 jax = (left, right) in (((2, 3), (3,)), ((2, 1), (1, 3)))
                 yield case(f"{name} {left} {right}", _call(name), (kind, left), (kind, right), jax=jax)
-            yield case(f"{name} constant left", lambda np, x, name=name: getattr(np, name)(0.7, x), (kind, (3,)), jax=False)
-            yield case(f"{name} constant right", lambda np, x, name=name: getattr(np, name)(x, 0.7), (kind, (3,)), jax=False)
+            yield case(
+                f"{name} constant left", lambda np, x, name=name: getattr(np, name)(0.7, x), (kind, (3,)), jax=False
+            )
+            yield case(
+                f"{name} constant right", lambda np, x, name=name: getattr(np, name)(x, 0.7), (kind, (3,)), jax=False
+            )
     for name in ("add", "sub", "mul", "truediv", "pow", "mod"):
         for left, right in SHAPES:
             f = lambda np, x, y, name=name: getattr(operator, name)(x, y)  # noqa: E731
@@ -64,7 +71,9 @@ def cases(case):
     yield case("heaviside", lambda np, h: np.heaviside(np.array([0.0, 1.0]), h), (WHOLE, (2,)), jax=False)
     yield case("ldexp", lambda np, x: np.ldexp(x, np.array([1, -2, 3])), (WHOLE, (3,)))
     yield case("sign", lambda np, x: np.sign(x) * x, (WHOLE, (3,)))
-    yield case("floor ceil rint trunc", lambda np, x: (np.floor(x) + np.ceil(x) + np.rint(x) + np.trunc(x)) * x, (WHOLE, (3,)))
+    yield case(
+        "floor ceil rint trunc", lambda np, x: (np.floor(x) + np.ceil(x) + np.rint(x) + np.trunc(x)) * x, (WHOLE, (3,))
+    )
     yield case("floor_divide", lambda np, x: (x // 0.3) * x, (WHOLE, (3,)))
     yield case("imag", lambda np, x: np.imag(x) + x, (WHOLE, (3,)))
     yield case("fmax nan", lambda np, x: np.fmax(x, np.array([np.nan, 9.0, -9.0])), (WHOLE, (3,)))

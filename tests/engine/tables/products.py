@@ -47,7 +47,12 @@ def _products(case):
     ]:  # fmt: skip
         f = lambda np, *xs, s=subscripts: np.einsum(s, *xs)  # noqa: E731
         yield case(f"einsum {subscripts}", f, *[("normal", shape) for shape in shapes])
-    yield case("einsum broadcast", lambda np, x, y: np.einsum("...i,...i->...", x, y), ("normal", (2, 1, 3)), ("normal", (4, 3)))
+    yield case(
+        "einsum broadcast",
+        lambda np, x, y: np.einsum("...i,...i->...", x, y),
+        ("normal", (2, 1, 3)),
+        ("normal", (4, 3)),
+    )
     yield case("kron", lambda np, a, b: np.kron(a, b), ("normal", (2, 3)), ("normal", (2, 2)))
     yield case("kron vector", lambda np, a, b: np.kron(a, b), ("normal", (3,)), ("normal", (2, 2)))
     yield case("cross", lambda np, a, b: np.cross(a, b), ("normal", (4, 3)), ("normal", (3,)))
@@ -142,7 +147,20 @@ def _fft(case):
     yield case("power spectrum", lambda np, x: np.abs(np.fft.rfft(x)) ** 2, VECTOR)
     yield case("fftshift", lambda np, x: np.fft.fftshift(x) + np.fft.ifftshift(x, axes=0), ("complex", (3, 4)))
     z = ("complex", (3,))
-    for name in ("exp", "log", "sin", "cos", "sinh", "tanh", "sqrt", "square", "reciprocal", "absolute", "real", "imag"):
+    for name in (
+        "exp",
+        "log",
+        "sin",
+        "cos",
+        "sinh",
+        "tanh",
+        "sqrt",
+        "square",
+        "reciprocal",
+        "absolute",
+        "real",
+        "imag",
+    ):
         yield case(f"complex {name}", lambda np, z, name=name: getattr(np, name)(z), z)
     yield case("complex conj", lambda np, z: z.conj() * np.conjugate(z) * z, z)
     yield case("complex abs", lambda np, z: abs(z), z)
@@ -165,7 +183,12 @@ def _neighbours(case):
     yield case("diff prepend", lambda np, x, y: np.diff(x, prepend=y, append=0.0), VECTOR, ("normal", (2,)))
     yield case("ediff1d", lambda np, x: np.ediff1d(x, to_end=1.0), VECTOR)
     yield case("trapezoid", lambda np, y: np.trapezoid(y, dx=0.3, axis=0), ("normal", (4, 3)))
-    yield case("trapezoid x", lambda np, y, x: np.trapezoid(y, np.cumsum(np.exp(x)), axis=0), ("normal", (4, 3)), ("normal", (4,)))
+    yield case(
+        "trapezoid x",
+        lambda np, y, x: np.trapezoid(y, np.cumsum(np.exp(x)), axis=0),
+        ("normal", (4, 3)),
+        ("normal", (4,)),
+    )
     for edge in (1, 2):
         jax = edge == 1
         yield case(f"gradient {edge}", lambda np, x, e=edge: np.gradient(x, **_edge(np, e)), VECTOR, jax=jax)
@@ -175,7 +198,9 @@ def _neighbours(case):
         yield case(f"gradient plane {edge}", f, ("normal", (4, 5)), jax=jax)
         f = lambda np, x, e=edge: np.gradient(x, np.array([0.0, 0.3, 0.5, 1.0, 1.1]), edge_order=e)  # noqa: E731
         yield case(f"gradient uneven {edge}", f, VECTOR, jax=False)
-    for mode, (left, right) in itertools.product(("full", "same", "valid"), ((5, 3), (3, 5), (4, 4), (5, 2), (2, 5), (6, 1))):
+    for mode, (left, right) in itertools.product(
+        ("full", "same", "valid"), ((5, 3), (3, 5), (4, 4), (5, 2), (2, 5), (6, 1))
+    ):
         f = lambda np, a, v, m=mode: np.convolve(a, v, m)  # noqa: E731
         yield case(f"convolve {mode} {left} {right}", f, ("normal", (left,)), ("normal", (right,)))
         f = lambda np, a, v, m=mode: np.correlate(a, v, m)  # noqa: E731
@@ -189,7 +214,9 @@ def _neighbours(case):
     grid, points = np.array([0.0, 0.5, 1.5, 2.0]), np.array([-1.0, 0.1, 0.7, 1.9, 3.0])
     yield case("interp x", lambda np, x: np.interp(x + points, grid, np.array([1.0, 3.0, 2.0, 5.0])), ("small", (5,)))
     yield case("interp f", lambda np, f: np.interp(points, grid, f), ("normal", (4,)))
-    yield case("interp grid", lambda np, g: np.interp(points[1:4], grid + g, np.array([1.0, 3.0, 2.0, 5.0])), ("small", (4,)))
+    yield case(
+        "interp grid", lambda np, g: np.interp(points[1:4], grid + g, np.array([1.0, 3.0, 2.0, 5.0])), ("small", (4,))
+    )
     f = lambda np, x: np.interp(x + points, grid, np.ones(4), left=2.0, right=3.0)  # noqa: E731
     yield case("interp ends", f, ("small", (5,)))
 

@@ -51,8 +51,19 @@ def _shapes(case):
     yield case("repeat counts", lambda np, x: np.repeat(x, np.array([1, 0, 3]), axis=0, **_length(np, 4)), MATRIX)
     for n in (1, 2, 3):
         for shape in ((), (3,), (2, 3)):
-            yield case(f"atleast_{n}d {shape}", lambda np, x, n=n: getattr(np, f"atleast_{n}d")(x), ("normal", shape), jax=False)
+            yield case(
+                f"atleast_{n}d {shape}",
+                lambda np, x, n=n: getattr(np, f"atleast_{n}d")(x),
+                ("normal", shape),
+                jax=False,
+            )
     yield case("atleast_1d of two", lambda np, x, y: np.dot(*np.atleast_1d(x, y)), VECTOR, VECTOR)
+
+
+def _added(ufunc, into, x):
+    ufunc.at(into, np.array([0, 2, 2, 4]), x[:4] * 3)
+    ufunc.at(into, 1, x[0])
+    return into
 
 
 def _length(module, n):
@@ -120,6 +131,9 @@ def _choices(case):
     yield case("method clip", lambda np, x: x.clip(-0.2), VECTOR)
     yield case("copy", lambda np, x: np.copy(x) * x.copy(), VECTOR)
     yield case("astype", lambda np, x: x.astype(np.float64) ** 2, VECTOR)
+    yield case("np.astype", lambda np, x: np.astype(x, float) ** 2, VECTOR)
+    yield case("add.at", lambda np, x: _added(np.add, np.zeros_like(x), x), VECTOR, jax=False)
+    yield case("subtract.at", lambda np, x: _added(np.subtract, x * x, x), VECTOR, jax=False)
     yield case("item", lambda np, x: x.sum().item() * x[1], VECTOR, jax=False)
     for name in ("zeros_like", "ones_like"):
         yield case(name, lambda np, x, n=name: x * getattr(np, n)(x) + x, VECTOR)

@@ -11,8 +11,8 @@ import numpy as np
 from .alias import assign, augment
 from .kinds import refuse_out
 from .refuse import refuse
-from .table import find
 from .rules.create import astype, item
+from .table import find
 from .traced import Traced, plain
 
 
@@ -88,9 +88,6 @@ class Array(Traced):
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self
 
-    def __neg__(self) -> Any:
-        return find(operator.neg).run((self,), {})
-
     def __pos__(self) -> Any:
         return find(operator.pos).run((self,), {})
 
@@ -139,7 +136,7 @@ class Array(Traced):
     def astype(self, dtype: Any, **kwargs: Any) -> Any:
         return astype(self, dtype, **kwargs)
 
-    def clip(self, min: Any = None, max: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+    def clip(self, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
         return np.clip(self, min, max, **kwargs)
 
     def item(self, *position: Any) -> Any:

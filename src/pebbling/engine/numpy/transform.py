@@ -191,7 +191,5 @@ def _owned(grads: list[Any], metas: Sequence[Any]) -> list[Any]:
     return grads
 
 
-
-
 def _zeros(shape: tuple[int, ...], dtype: np.dtype) -> Any:
     return np.zeros(shape, dtype) if shape else dtype.type(0)

@@ -32,7 +32,6 @@ def divide(z: Any, x: Any, y: Any) -> Any:
     return [lambda g: g / y, lambda g: -(g / y) * z], [lambda t: t / y, lambda t: -(t / y) * z]
 
 
-
 def _base_slope(z: Any, x: Any, p: Any) -> Any:
     if type(p) in (int, float):
         if p == 2:

@@ -39,13 +39,17 @@ def cast(y: Any, x: Any, dtype: Any, *, copy: bool = True, order: Any = "K", cas
     return [lambda g: g], [lambda t: _as_type(t, dtype)]
 
 
-@composed(np.astype, exact=True)
 def astype(x: Any, dtype: Any, **kwargs: Any) -> Any:
+    """``x.astype(dtype)``: integers and the like are plain, for they have no derivative."""
     if not _is_real_number(dtype):
         return _as_type(plain(x), dtype, **kwargs)
     if x.dtype.kind == "c" and np.dtype(dtype).kind != "c":
         x = np.real(x)
     return cast(x, dtype, **kwargs)
+
+
+if hasattr(np, "astype"):  # NumPy 2.1 on
+    composed(np.astype, exact=True)(astype)
 
 
 def _like(func: Any) -> Any:
@@ -62,7 +66,9 @@ for like in (np.zeros_like, np.ones_like, np.empty_like):
 
 
 @composed(np.full_like, exact=True)
-def full_like(a: Any, fill_value: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None) -> Any:
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None
+) -> Any:
     value = np.full_like(plain(a), plain(fill_value), dtype=dtype, order=order, shape=shape)
     top = highest((a, fill_value))
     if top is None or not _is_real_number(value.dtype):

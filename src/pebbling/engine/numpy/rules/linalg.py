@@ -134,8 +134,7 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:
 
 @rule(np.linalg.svd)
 def svd(y: Any, x: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    """Values alone have a rule in every shape; with vectors, the matrix has to be given whole (``full_matrices=False``).
-    """
+    """Values alone have a rule in every shape; with vectors, the matrix has to be given whole (``full_matrices=False``)."""
     real_only(np.linalg.svd, x)
     if hermitian or (compute_uv and full_matrices and np.shape(x)[-1] != np.shape(x)[-2]):
         raise refuse(
@@ -254,7 +253,7 @@ def multi_dot(arrays: Any) -> Any:
 
 
 @composed(np.linalg.norm)
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     if axis is None and (ord is None or np.ndim(x) == 1):
         flat = np.ravel(x)
         result = _vector_norm(flat, ord, 0, False)
@@ -265,7 +264,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return _matrix_norm(x, ord, [a % np.ndim(x) for a in axes], keepdims)
 
 
-def _vector_norm(x: Any, ord: Any, axis: int, keepdims: bool) -> Any:  # noqa: A002
+def _vector_norm(x: Any, ord: Any, axis: int, keepdims: bool) -> Any:
     size = np.abs(x)
     if ord is None or ord == 2:
         return _root(np.sum(np.real(np.conjugate(x) * x), axis=axis, keepdims=keepdims))
@@ -284,7 +283,7 @@ def _root(square: Any) -> Any:
     return np.where(zero, 0, np.sqrt(np.where(zero, 1, square)))
 
 
-def _matrix_norm(x: Any, ord: Any, axes: Any, keepdims: bool) -> Any:  # noqa: A002
+def _matrix_norm(x: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
     if ord in (None, "fro"):
         return _root(np.sum(np.real(np.conjugate(x) * x), axis=tuple(axes), keepdims=keepdims))
     rows = np.moveaxis(x, axes, (-2, -1))

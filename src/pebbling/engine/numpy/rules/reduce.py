@@ -35,7 +35,7 @@ def length(shape: tuple[int, ...], axis: Any) -> int:
 
 
 @rule(np.sum)
-def sum(  # noqa: A001
+def sum(
     y: Any, x: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
     initial: Any = 0, where: Any = True,
 ) -> Any:  # fmt: skip
@@ -92,9 +92,7 @@ def var(
 
 
 @composed(np.std)
-def std(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False
-) -> Any:
+def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     return np.sqrt(np.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims))
 
 
@@ -114,9 +112,7 @@ def _extreme(y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 @rule(np.max, np.amax, np.min, np.amin)
-def extreme(
-    y: Any, x: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None
-) -> Any:
+def extreme(y: Any, x: Any, axis: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
     return _extreme(y, x, axis, keepdims)
 
 

@@ -49,7 +49,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
 
 
 @composed(np.clip)
-def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
     """What lies on a bound counts as inside for one half, as with ``np.maximum``."""
     real_only(np.clip, a)
     low, high = (a_min if min is None else min), (a_max if max is None else max)
