@@ -4,13 +4,13 @@
 
 ``ideal`` is (t(n, c) + 1) · F + n · V: F the time of one step inside a ``fori_loop``, V that of one
 reverse step (which evaluates the step again), t(n, c) the proven minimum of advances; no copies and
-no control are in it. Times are the least of several interleaved repeats, with one thread in XLA. ``temp`` is XLA's own figure, in states.
+no control are in it. Times are CPU times, the least of three interleaved batches, less that of calling
+a program that does nothing, with one thread in XLA. ``temp`` is XLA's own figure, in states.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 import time
 
@@ -90,9 +90,8 @@ def online(step, n, c):
 
 def equinox_loop(step, n, c):
     def run(x, p):
-        p_, x = p, x
         return eqxi.while_loop(
-            lambda s: s[0] < n, lambda s: (s[0] + 1, step(p_, s[1])), (jnp.int32(0), x),
+            lambda s: s[0] < n, lambda s: (s[0] + 1, step(p, s[1])), (jnp.int32(0), x),
             max_steps=n, kind="checkpointed", checkpoints=c,
         )[1]  # fmt: skip
 
@@ -105,26 +104,28 @@ def compiled(loop, x, p, wanted):
     return made, time.process_time() - started
 
 
-def least(functions, arguments, budget):
-    """The least time of each function over interleaved repeats."""
-    best = [float("inf")] * len(functions)
+def least(functions, arguments, seconds):
+    """The least CPU time of a call of each function: batches of calls, interleaved, each ``seconds`` long."""
+    calls, best = [], [float("inf")] * len(functions)
     for f in functions:
         jax.block_until_ready(f(*arguments))
-    started, rounds = time.perf_counter(), 0
-    while rounds < 3 or (time.perf_counter() - started < budget and rounds < 200):
+        before = time.perf_counter()
+        jax.block_until_ready(f(*arguments))
+        calls.append(max(1, min(5000, round(seconds / (time.perf_counter() - before)))))
+    for _ in range(3):
         for k, f in enumerate(functions):
-            before = time.perf_counter()
-            jax.block_until_ready(f(*arguments))
-            best[k] = min(best[k], time.perf_counter() - before)
-        rounds += 1
+            before = time.process_time()
+            for _ in range(calls[k]):
+                jax.block_until_ready(f(*arguments))
+            best[k] = min(best[k], (time.process_time() - before) / calls[k])
     return best
 
 
-def unit_times(step, x, p, wanted):
-    """F and V: one step in a loop, and one reverse step of a loop whose states are at hand."""
+def unit_programs(step, x, p, wanted):
+    """Programs that take many times F and V: a step in a loop, and a reverse step from states at hand."""
     pilot = jax.jit(lambda x, p: lax.fori_loop(0, 8, lambda i, c: step(p, c), x)).lower(x, p).compile()
-    (once,) = least([pilot], (x, p), 0.05)
-    repeats = int(min(20000, max(20, 0.02 / max(once / 8, 1e-8))))
+    (once,) = least([pilot], (x, p), 0.02)
+    repeats = int(min(20000, max(10, 0.004 / max(once / 8, 1e-8))))
 
     forward = jax.jit(lambda x, p: lax.fori_loop(0, repeats, lambda i, c: step(p, c), x)).lower(x, p).compile()
 
@@ -145,15 +146,13 @@ def unit_times(step, x, p, wanted):
         return lax.fori_loop(0, repeats, body, (jnp.ones_like(x), acc, buffers))[:2]
 
     backward = jax.jit(reverse).lower(x, p).compile()
-    one, two = least([forward, backward], (x, p), 0.4)
-    return one / repeats, two / repeats
+    return repeats, forward, backward
 
 
 def case(step, size, n, c, seconds):
     x, p = make(step, size)
     wanted = (0, 1) if step is heavy else 0
-    f, v = unit_times(step, x, p, wanted)
-    ideal = (binomial.advances(n, c) + 1) * f + n * v
+    repeats, forward, backward = unit_programs(step, x, p, wanted)
     candidates = {"ours": ours(step, n, c), "traced": traced(step, n, c), "online": online(step, n, c)}
     if eqxi is not None:
         candidates["equinox"] = equinox_loop(step, n, c)
@@ -163,11 +162,22 @@ def case(step, size, n, c, seconds):
         candidates["remat"] = remat(step, n)
     candidates["sqrt"] = nested(step, n)
     made = {name: compiled(loop, x, p, wanted) for name, loop in candidates.items()}
-    programs = [program for program, _ in made.values()]
-    times = dict(zip(made, least(programs, (x, p), seconds)))
+    nothing = jax.jit(lambda x, p: p[0]).lower(x, p).compile()
+    programs = [nothing, forward, backward, *(program for program, _ in made.values())]
+    call, *rest = least(programs, (x, p), seconds)
+    f, v, *rest = (t - call for t in rest)
+    f, v, times = f / repeats, v / repeats, dict(zip(made, rest))
+    ideal = (binomial.advances(n, c) + 1) * f + n * v
     state = x.nbytes
     temp = {name: program.memory_analysis().temp_size_in_bytes / state for name, (program, _) in made.items()}
-    return {"F": f, "V": v, "ideal": ideal, "times": times, "temp": temp, "compile": {k: s for k, (_, s) in made.items()}}
+    return {
+        "F": f,
+        "V": v,
+        "ideal": ideal,
+        "times": times,
+        "temp": temp,
+        "compile": {k: s for k, (_, s) in made.items()},
+    }
 
 
 def row(step, size, n, c, found):
@@ -180,12 +190,15 @@ def row(step, size, n, c, found):
         return f"{times['equinox'] / times[name]:.1f}x" if "equinox" in times else "-"
 
     def show(values, form):
-        return "/".join(format(values[k], form) if k in values else "-" for k in ("ours", "online", "equinox", "scan", "sqrt"))
+        return "/".join(
+            format(values[k], form) if k in values else "-" for k in ("ours", "online", "equinox", "scan", "sqrt")
+        )
 
     return " | ".join(
         [
-            "", step.__name__, f"{size // 1024} KiB", str(n), str(c), f"{found['F'] * 1e6:.2f}", f"{found['V'] * 1e6:.2f}",
-            f"{ideal * 1e3:.3g}", *(ratio(k) for k in ("ours", "traced", "online", "equinox", "scan", "remat", "sqrt")),
+            "", step.__name__, f"{size // 1024} KiB", str(n), str(c),
+            f"{found['F'] * 1e6:.2f}", f"{found['V'] * 1e6:.2f}", f"{ideal * 1e3:.3g}",
+            *(ratio(k) for k in ("ours", "traced", "online", "equinox", "scan", "remat", "sqrt")),
             against("ours"), against("online"), show(temp, ".0f"),
             "/".join(f"{spent[k]:.2f}" if k in spent else "-" for k in ("ours", "traced", "online", "equinox")), "",
         ]
@@ -208,15 +221,21 @@ GRID = [
     *((heavy, 1 << 24, n, c) for n, c in ((20, 5),)),
 ]
 QUICK = [
-    (cheap, 1 << 10, 1000, 10), (cheap, 1 << 10, 1000, 32), (cheap, 1 << 20, 100, 10), (heavy, 1 << 16, 100, 10),
-]  # fmt: skip
+    *((cheap, 1 << 10, 1000, c) for c in (5, 10, 32, 100)),
+    *((cheap, 1 << 10, 10_000, c) for c in (10, 32)),
+    *((cheap, 1 << 20, 100, c) for c in (10, 32)),
+    (cheap, 1 << 24, 100, 10),
+    *((heavy, 1 << 16, 100, c) for c in (5, 10, 32)),
+    (heavy, 1 << 16, 1000, 32),
+    (heavy, 1 << 20, 100, 10),
+]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write")
-    parser.add_argument("--seconds", type=float, default=1.5, help="time for the repeats of one line")
+    parser.add_argument("--seconds", type=float, default=0.15, help="length of a batch of calls of one program")
     options = parser.parse_args()
     lines = [HEADER]
     print(HEADER, flush=True)
@@ -232,4 +251,4 @@ def main():
 
 
 if __name__ == "__main__":
-    functools.partial(main)()
+    main()

@@ -11,9 +11,9 @@ Run: python examples/dump.py
 import tempfile
 
 import numpy as np
-from multilevel import advance, reverse
 
 import pebbling as pb
+from multilevel import advance, reverse
 
 STEPS, SLOTS, EVERY = 10, 3, 2
 

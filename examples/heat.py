@@ -64,14 +64,14 @@ def schedules(slots):
 
 
 def main():
-    print("schedule                         store   forwards  |T|                |dT[1:-1]|")
+    print("schedule                                       store   forwards  |T|                |dT[1:-1]|")
     for slots in (4, 100):
         for schedule in schedules(slots):
             with tempfile.TemporaryDirectory() as path, Disk(path) as disk:
                 for name, store in (("memory", None), ("disk", disk)):
                     result = gradient(schedule, store)
                     norms = [np.linalg.norm(part) for part in (result.state, result.adjoint[1:-1])]
-                    print(f"{schedule!r:32} {name:6} {result.report.forwards:9} {norms[0]:18.14f} {norms[1]:18.15f}")
+                    print(f"{schedule!r:46} {name:6} {result.report.forwards:9} {norms[0]:18.14f} {norms[1]:18.15f}")
     print("\nThe report of Revolve with 4 slots:")
     print(gradient(pb.Revolve(STEPS, 4)).report)
     print("\nTaylor test:")

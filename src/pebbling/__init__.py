@@ -5,9 +5,11 @@ from .chain import (
     Cost,
     EndForward,
     Free,
+    Hierarchical,
     Mixed,
     Online,
     Periodic,
+    Plan,
     Record,
     Restore,
     Reverse,
@@ -18,6 +20,7 @@ from .chain import (
     Turn,
     Uneven,
     check,
+    plan,
 )
 from .drive import Dump, Report, Result, Taylor, adjoint, taylor_test
 from .errors import (
@@ -34,3 +37,42 @@ from .errors import (
 )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Advance",
+    "BudgetError",
+    "CaptureError",
+    "CorruptSnapshot",
+    "Cost",
+    "Dump",
+    "EndForward",
+    "Free",
+    "Hierarchical",
+    "Mixed",
+    "Online",
+    "PebblingError",
+    "Periodic",
+    "Plan",
+    "Record",
+    "ReplayError",
+    "Report",
+    "Restore",
+    "Result",
+    "ResumeError",
+    "Reverse",
+    "Revolve",
+    "ScheduleError",
+    "SourceError",
+    "Store",
+    "StoreAll",
+    "StoreError",
+    "StoreFull",
+    "Taylor",
+    "Tier",
+    "Turn",
+    "Uneven",
+    "adjoint",
+    "check",
+    "plan",
+    "taylor_test",
+]

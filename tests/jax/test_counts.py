@@ -89,6 +89,7 @@ def test_the_online_plan_goes_on_past_its_table(monkeypatch):
 
     monkeypatch.setattr(greedy, "TABLE", 20)
     greedy.table.cache_clear()
+    greedy.after_table.cache_clear()
     try:
         calls = Calls()
         gradient = online_gradient(10, calls)
@@ -100,6 +101,7 @@ def test_the_online_plan_goes_on_past_its_table(monkeypatch):
         assert max(ratios) <= 1.15
     finally:
         greedy.table.cache_clear()
+        greedy.after_table.cache_clear()
 
 
 def test_second_order_counts_do_not_grow_with_the_steps():

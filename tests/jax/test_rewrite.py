@@ -39,7 +39,9 @@ def nested(x):
 
 
 def behind_jit_and_cond(x):
-    run = jax.jit(lambda x: lax.cond(x[0] > 0, lambda x: lax.fori_loop(0, 9, lambda i, c: step(c) + 0.1, x), jnp.sin, x))
+    run = jax.jit(
+        lambda x: lax.cond(x[0] > 0, lambda x: lax.fori_loop(0, 9, lambda i, c: step(c) + 0.1, x), jnp.sin, x)
+    )
     return jnp.sum(run(x))
 
 
@@ -72,13 +74,13 @@ def test_same_function_with_loops_replaced(f):
     assert_same(g(START), f(START))
     assert len(g.report.replaced) == CASES[f]
     assert not g.report.left
-    assert_same(jax.jit(jax.grad(g))(START), jax.jacfwd(f)(START))
+    assert_same(jax.jit(jax.grad(g))(START), jax.jit(jax.jacfwd(f))(START))
 
 
 @pytest.mark.parametrize("f", [with_outputs, nested, until_small], ids=lambda f: f.__name__)
 def test_second_derivatives(f):
     g = pj.checkpoint_loops(f, slots=3)
-    assert_same(jax.hessian(g)(START), jax.jacfwd(jax.jacfwd(f))(START), rtol=1e-4)
+    assert_same(jax.jit(jax.hessian(g))(START), jax.jit(jax.jacfwd(jax.jacfwd(f)))(START), rtol=1e-4)
 
 
 def test_what_is_left_and_why():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
+import jax
 import numpy as np
 import pytest
 import torch
 
-import jax
 from pebbling.errors import StoreError
 from pebbling.store import HDF5, Background, Compressed, Disk, Memory, Mock, Store, conformance
 

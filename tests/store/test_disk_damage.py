@@ -189,7 +189,14 @@ def obvious_checksum(data: bytes) -> int:
     rows = [data[start : start + ROW] for start in range(0, len(data) - len(data) % ROW, ROW)]
     sums = [sum(np.frombuffer(row, np.uint64).tolist()) % 2**64 for row in rows]
     crc = zlib.crc32(b"".join(number.to_bytes(8, "little") for number in sums))
-    return sum(sums) % 2**64 << 32 | zlib.crc32(data[len(rows) * ROW :], crc)
+    return zlib.crc32(data[len(rows) * ROW :], crc)
+
+
+def test_no_run_of_flipped_bits_escapes_the_crc():
+    for length in range(1, 65):
+        for start in range(65 - length):
+            run = ((1 << length) - 1 << start).to_bytes(8, "little")
+            assert zlib.crc32(run) != zlib.crc32(bytes(8))
 
 
 @given(st.integers(0, 5 * ROW), st.data())

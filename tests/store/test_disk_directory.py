@@ -284,14 +284,24 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_lock_whose_file_was_replaced_is_not_trusted(tmp_path, monkeypatch):
-    first = lock.Lock(str(tmp_path), "a")
-    os.unlink(first.path)
-    second = lock.Lock(str(tmp_path), "b")
-    assert lock.holder(str(tmp_path))["run"] == "b"
-    second.release()
-    first.release()
-    assert lock.holder(str(tmp_path)) is None
+def test_a_lock_whose_file_was_removed_in_the_meantime_is_not_trusted(tmp_path, monkeypatch):
+    path, locked, removed = tmp_path / lock.NAME, lock._locked, []
+
+    def locked_too_late(descriptor):
+        if not removed:
+            removed.append(path.stat().st_ino)
+            path.unlink()
+        return locked(descriptor)
+
+    monkeypatch.setattr(lock, "_locked", locked_too_late)
+    taken = lock.Lock(str(tmp_path), "a")
+    assert removed
+    assert path.exists()
+    assert os.path.samestat(os.fstat(taken._descriptor), path.stat())
+    with pytest.raises(StoreError, match="in use"):
+        lock.Lock(str(tmp_path), "b")
+    taken.release()
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_lock_without_a_name_is_still_a_lock(tmp_path):

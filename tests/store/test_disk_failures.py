@@ -98,7 +98,33 @@ def test_a_call_that_fails_changes_nothing(tmp_path, system, short_journal, numb
             again.keep = False
         assert os.listdir(path) == []
         if not struck:
-            assert at > 40
+            assert at > 30
+            return
+
+
+def test_what_was_reported_as_failed_is_not_found_after_a_crash(tmp_path, system, short_journal):
+    failures = 0
+    for at in itertools.count(1):
+        path = tmp_path / str(at)
+        path.mkdir()
+        system()
+        store = Disk(path, run="r", keep=True, durable=True)
+        faulty = system(at=at, how=errno.EIO)
+        faulty.descriptors.update({store._directory._lock._descriptor: "", store._journal._descriptor: ""})
+        done = 0
+        try:
+            for work in WORK:
+                apply(store, work)
+                done += 1
+        except StoreError:
+            failures += 1
+        store._finalize.detach()
+        faulty.bury()
+        system()
+        with Disk(path, run="r", keep=True) as again:
+            assert equal(contents(again), MODELS[done])
+        if not faulty.struck:
+            assert failures > 20
             return
 
 
@@ -127,12 +153,12 @@ def test_a_store_that_fails_to_open_leaves_nothing(tmp_path, system, number):
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("seed", range(2))
 def test_a_crash_leaves_what_was_committed(tmp_path, system, short_journal, crash, durable, seed):
-    assert strike_everywhere(tmp_path, system, crash, durable, "crash", seed) > 40
+    assert strike_everywhere(tmp_path, system, crash, durable, "crash", seed) > 30
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_power_failure_leaves_what_was_committed(tmp_path, system, short_journal, crash, seed):
-    assert strike_everywhere(tmp_path, system, crash, True, "power", seed) > 60
+    assert strike_everywhere(tmp_path, system, crash, True, "power", seed) > 40
 
 
 def strike_everywhere(tmp_path, system, crash, durable, how, seed):

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-import jax
 from pebbling import tree
 from pebbling.errors import StoreError
 

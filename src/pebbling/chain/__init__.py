@@ -16,9 +16,11 @@ from .actions import (
 )
 from .check import check
 from .cost import Cost, Model, Room, Tier
+from .hierarchical import Hierarchical
 from .mixed import Mixed
 from .online import Online
 from .periodic import Periodic
+from .plan import Plan, plan
 from .position import Position
 from .revolve import Revolve
 from .schedule import Schedule
@@ -33,10 +35,12 @@ __all__ = [
     "Cost",
     "EndForward",
     "Free",
+    "Hierarchical",
     "Mixed",
     "Model",
     "Online",
     "Periodic",
+    "Plan",
     "Position",
     "Record",
     "Restore",
@@ -53,4 +57,5 @@ __all__ = [
     "check",
     "decode",
     "encode",
+    "plan",
 ]

@@ -18,36 +18,33 @@ from .spans import Each, Span, Spans, Sub, inner_first
 CHUNK = 1 << 16
 _SHORT = 1024
 _REMEMBERED = 4_000
+_WORDS = ROW.itemsize // 8  # a row is start, stop, and a word with the rest
 
-_SHIFTED = np.tile(np.array([1, 1, 0]), CHUNK)  # which of a row's three words count steps
+_SHIFTED = np.tile(np.array([1, 1, 0]), CHUNK)
 
 _Piece: TypeAlias = np.ndarray | Sub | Each
 
 
 def chunks(spans: Spans) -> Iterator[np.ndarray]:
     """The stream as arrays of dtype ``ROW``, all but the last of them ``CHUNK`` rows long."""
-    filled, chunk = 0, np.empty(CHUNK, ROW)
-    for rows, shift in _arrays(spans):
-        done = 0
-        while done < len(rows):
-            taken = min(len(rows) - done, CHUNK - filled)
-            _copy_shifted(rows[done : done + taken], chunk[filled : filled + taken], shift)
+    size = _WORDS * CHUNK
+    filled, chunk = 0, np.empty(size, np.int64)
+    for words, shift in _arrays(spans):
+        done, length = 0, len(words)
+        while done < length:
+            taken = min(length - done, size - filled)
+            part = words if taken == length else words[done : done + taken]
+            np.add(part, _SHIFTED[:taken] * shift, out=chunk[filled : filled + taken])
             filled, done = filled + taken, done + taken
-            if filled == CHUNK:
-                yield chunk
-                filled, chunk = 0, np.empty(CHUNK, ROW)
+            if filled == size:
+                yield chunk.view(ROW)
+                filled, chunk = 0, np.empty(size, np.int64)
     if filled:
-        yield chunk[:filled].copy()
-
-
-def _copy_shifted(rows: np.ndarray, target: np.ndarray, shift: int) -> None:
-    """``target = rows`` with ``shift`` added to start and stop; flat 64-bit words are the fastest way."""
-    shifts = np.multiply(_SHIFTED[: 3 * len(rows)], shift)
-    np.add(rows.view("i8"), shifts, out=target.view("i8"))
+        yield chunk[:filled].copy().view(ROW)
 
 
 def _arrays(spans: Spans) -> Iterator[tuple[np.ndarray, int]]:
-    """Arrays in the order of the stream, each with the number of steps to shift it by."""
+    """Rows as flat words, in the order of the stream, each with the number of steps to shift it by."""
     known: dict[Span, list[_Piece]] = {}
     stack: list[tuple[int, Iterator[_Piece]]] = [(0, iter([Sub(0, spans.root)]))]
     while stack:
@@ -55,12 +52,9 @@ def _arrays(spans: Spans) -> Iterator[tuple[np.ndarray, int]]:
         piece = next(pieces, None)
         if piece is None:
             stack.pop()
-        elif isinstance(piece, np.ndarray):
+        elif type(piece) is np.ndarray:
             yield piece, base
-        elif isinstance(piece, Each):
-            for first in range(0, piece.stop - piece.start, CHUNK):
-                yield _run(piece, first, min(first + CHUNK, piece.stop - piece.start)), base
-        else:
+        elif type(piece) is Sub:
             if len(known) > _REMEMBERED:
                 known.clear()
             if piece.span not in known:
@@ -68,6 +62,10 @@ def _arrays(spans: Spans) -> Iterator[tuple[np.ndarray, int]]:
             if pieces.__length_hint__() == 0:  # type: ignore[attr-defined]
                 stack.pop()
             stack.append((base + piece.offset, iter(known[piece.span])))
+        else:
+            assert isinstance(piece, Each)
+            for first in range(0, piece.stop - piece.start, CHUNK):
+                yield _run(piece, first, min(first + CHUNK, piece.stop - piece.start)), base
 
 
 def _pieces(spans: Spans, span: Span, known: dict[Span, list[_Piece]]) -> list[_Piece]:
@@ -82,16 +80,16 @@ def _pieces(spans: Spans, span: Span, known: dict[Span, list[_Piece]]) -> list[_
 
     for item in spans.expand(span):
         if isinstance(item, Sub) and item.span[0] <= _SHORT:
-            rows = _whole(spans, item.span, known)
-            joined.append(np.empty_like(rows))
-            _copy_shifted(rows, joined[-1], item.offset)
+            words = _whole(spans, item.span, known)
+            shifts = np.resize(_SHIFTED, len(words)) if len(words) > len(_SHIFTED) else _SHIFTED[: len(words)]
+            joined.append(words + shifts * item.offset)
         elif isinstance(item, Each) and item.stop - item.start <= _SHORT:
             joined.append(_run(item, 0, item.stop - item.start))
         elif isinstance(item, Sub | Each):
             close()
             pieces.append(item)
         else:
-            joined.append(encode([item]))
+            joined.append(encode([item]).view(np.int64))
     close()
     return pieces
 
@@ -100,9 +98,9 @@ def _whole(spans: Spans, span: Span, known: dict[Span, list[_Piece]]) -> np.ndar
     """All rows of a short span."""
     for inner, _ in inner_first(spans, span, known):
         known[inner] = _pieces(spans, inner, known)
-    (rows,) = known[span]
-    assert isinstance(rows, np.ndarray)
-    return rows
+    words = known[span]
+    assert len(words) <= 1
+    return words[0] if words else np.empty(0, np.int64)  # type: ignore[return-value]
 
 
 def _run(run: Each, first: int, last: int) -> np.ndarray:
@@ -111,4 +109,4 @@ def _run(run: Each, first: int, last: int) -> np.ndarray:
     rows["start"] = run.start + order if run.kind is Record else run.stop - 1 - order
     rows["stop"] = rows["start"] + 1
     rows["kind"] = CODES[run.kind]
-    return rows
+    return rows.view(np.int64)

@@ -19,6 +19,7 @@ The hull is below the least time where n lies between two of its vertices; ``exc
 from __future__ import annotations
 
 from fractions import Fraction
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 from . import binomial
@@ -59,8 +60,8 @@ class Column:
 class Prices:
     """What every part of a plan earns at the price ``price / scale`` a step and at those lower by ``forward``."""
 
-    def __init__(self, problem: Problem, price: int, scale: int) -> None:
-        self.problem, self.price, self.scale = problem, price, scale
+    def __init__(self, problem: Problem, price: int, scale: int, longest: float = inf) -> None:
+        self.problem, self.price, self.scale, self.longest = problem, price, scale, longest
         self._leaves: list[Offer] = []
         self.columns: list[list[tuple[Column, Column]]] = []
         for level in range(len(problem.levels)):
@@ -99,17 +100,17 @@ class Prices:
         deeper = Column([below.pop()])
         columns = []
         for offer in reversed(below):
-            columns.append(_grow(offer, deeper, slots, write, read, self.problem.steps))
+            columns.append(_grow(offer, deeper, slots, write, read, self.longest))
             deeper = columns[-1][1]
         return columns[::-1]
 
 
-def _grow(below: Offer, deeper: Column, slots: int, write: int, read: int, steps: int) -> tuple[Column, Column]:
+def _grow(below: Offer, deeper: Column, slots: int, write: int, read: int, longest: float) -> tuple[Column, Column]:
     """Open and kept columns at one depth, from the kept column one deeper.
 
-    More slots never make the best length shorter, so a column may end once it is longer than all
-    steps: the price is too high then. Once the deeper column no longer changes, a growth seen
-    twice in a row goes on for ever.
+    Once the deeper column no longer changes, a growth seen twice in a row goes on for ever. More
+    slots, or a higher price, never make the best length shorter, so a column that gets longer than
+    ``longest`` may end there if only that matters.
     """
     opened, kept, right = [below], [below], below
     last, settled = deeper.last, deeper.settled
@@ -119,7 +120,7 @@ def _grow(below: Offer, deeper: Column, slots: int, write: int, read: int, steps
         kept.append(_better(below, (value, least, most)))
         right = _better(below, (value - write, least, most))
         opened.append(right)
-        if right[1] > steps:
+        if right[1] > longest:
             return Column(opened), Column(kept)
         if settled and number > last + 1 and _steady(opened) and _steady(kept):
             return Column(opened, _difference(opened)), Column(kept, _difference(kept))
@@ -168,30 +169,32 @@ class Market:
 
     def right_for(self, node: Node) -> Prices:
         """Prices at which the node's number of steps is one of the best."""
-        prices, short, long = self._bracket(node)
-        while _side(prices, node):
-            prices = self.at(Fraction(long.time - short.time) / (long.steps - short.steps))
-            if _side(prices, node) < 0:
-                short = Vertex.of(prices, node, -1)
-            else:
-                long = Vertex.of(prices, node, 1)
+        low, high = self._bracket(node)
+        if low == high:
+            return self.at(low)
+        short, long = Vertex.of(self.at(low), node, -1), Vertex.of(self.at(high), node, 1)
+        while side := _side(prices := self.at((long.time - short.time) / (long.steps - short.steps)), node):
+            vertex = Vertex.of(prices, node, side)
+            short, long = (vertex, long) if side < 0 else (short, vertex)
         return prices
 
-    def _bracket(self, node: Node) -> tuple[Prices, Vertex, Vertex]:
-        """Two vertices of the hull around the node, at prices that differ by ``forward``, or the right prices."""
-        floor = Fraction(self.problem.leaf.turn + self.problem.leaf.read)
-        short, low, high = Vertex(1, Fraction(self.problem.leaf.turn)), 0, 1
-        while _side(prices := self.at(floor + high * self.problem.forward), node) < 0:
-            short, low, high = Vertex.of(prices, node, -1), high, 2 * high
-        long = Vertex.of(prices, node, 1)
-        while _side(prices, node) and high - low > 1:
-            middle = (low + high) // 2
-            prices = self.at(floor + middle * self.problem.forward)
-            if _side(prices, node) < 0:
-                short, low = Vertex.of(prices, node, -1), middle
-            else:
-                long, high = Vertex.of(prices, node, 1), middle
-        return prices, short, long
+    def _bracket(self, node: Node) -> tuple[Fraction, Fraction]:
+        """The right price, twice, or one too low and one too high that differ by ``forward``."""
+        leaf, forward = self.problem.leaf, self.problem.forward
+        floor = Fraction(leaf.turn + leaf.read % forward)  # too low, and in line with the kinks of binomial times
+        low, high, middle = 0, 0, 1
+        while high - low != 1:
+            price = floor + middle * forward
+            side = _side(self._known.get(price) or self._glance(price, node), node)
+            if side == 0:
+                return price, price
+            low, high = (middle, high) if side < 0 else (low, middle)
+            middle = (low + high) // 2 if high else 2 * low
+        return floor + low * forward, floor + high * forward
+
+    def _glance(self, price: Fraction, node: Node) -> Prices:
+        """Prices that are true unless they are too high."""
+        return Prices(self.problem, price.numerator, price.denominator, node.steps)
 
 
 class Vertex(NamedTuple):

@@ -115,17 +115,17 @@ class Revolve(Schedule):
         return _SPLITS[self.prefer]
 
 
-def halves(span: Span, slot: int, split: Callable[[int, int], int]) -> list[Item]:
+def halves(span: Span, slot: int, split: Callable[[int, int], int], tier: int = 0) -> list[Item]:
     """What the span (steps, slots, how), whose first state belongs in ``slot``, consists of."""
     steps, slots, how = span
     if steps <= 1:
-        return leaf(steps, slot, 0, how)
+        return leaf(steps, slot, tier, how)
     first = split(steps, slots)
     return [
-        *([Store(0, slot, 0)] if how != KEPT else []),
+        *([Store(0, slot, tier)] if how != KEPT else []),
         Advance(0, first),
         Sub(first, (steps - first, slots - 1, FIRST if how == FIRST else FRESH)),
-        Restore(0, slot, 0),
+        Restore(0, slot, tier),
         Sub(0, (first, slots, KEPT)),
     ]
 

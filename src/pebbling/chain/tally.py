@@ -25,6 +25,20 @@ class Tally(NamedTuple):
     most_tapes: int
 
 
+def in_tier(count: Tally, tier: int, tiers: int) -> Tally:
+    """The counts of a stretch that uses one tier, as one of several."""
+
+    def placed(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(values[0] if i == tier else 0 for i in range(tiers))
+
+    return count._replace(
+        stores=placed(count.stores),
+        restores=placed(count.restores),
+        held=placed(count.held),
+        highs=placed(count.highs),
+    )
+
+
 class Sum:
     """Counts that grow action by action, or by a whole stretch that was counted before."""
 

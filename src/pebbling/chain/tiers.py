@@ -136,3 +136,28 @@ class Problem:
             return 0
         level = self.levels[node.level]
         return times * (length * self.forward + level.read + (0 if node.kept else level.write))
+
+
+def inner_first(choices: dict[Node, Choice]) -> list[Node]:
+    """The nodes of a plan, each after its parts."""
+    return sorted(choices, key=lambda node: (node.steps, node.level))
+
+
+def total_time(problem: Problem, choices: dict[Node, Choice]) -> int:
+    """What a plan takes in all."""
+    known: dict[Node, int] = {}
+    for node in inner_first(choices):
+        choice = choices[node]
+        right, left = (_known_time(problem, part, known) for part in problem.parts(node, choice))
+        known[node] = problem.time(node, choice) + right + choice.times * left
+    return _known_time(problem, problem.root, known)
+
+
+def _known_time(problem: Problem, node: Node | None, known: dict[Node, int]) -> int:
+    if node is None:
+        return 0
+    if node.level >= 0:
+        return known[node]
+    time = problem.leaf.time(node.steps)
+    assert time is not None
+    return time

@@ -1,87 +1,133 @@
 """From a budget in bytes to a plan for own adjoint code, by measuring the first step.
 
-A run holds, besides its snapshots: the state before a step and the one after it, what the step
-allocates on the way, the final state, and around a reversal the adjoint before and after it and
-what the reversal allocates. The first step is run with Python's memory tracing, and its result is
+A run holds, besides its snapshots: the final state, the state at hand, and the adjoint. The rest of
+the budget is room for whatever runs at the moment: a step (its result and what it allocates on the
+way) or a reversal (likewise). The first step is run with Python's memory tracing, and its result is
 used. A reversal can't be tried before its turn (it may accumulate into the user's arrays), so it is
-given the larger of three states and twice what the forward step allocates; if it takes more, the
-run stops with a ``BudgetError``.
+given room for its result and for the larger of five states and twice what the step allocates, and
+one more state for every eight snapshots; if the first reversal takes more than that, the run stops
+with a ``BudgetError`` that knows the smallest budget with room enough.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from ..chain import Revolve, Schedule, StoreAll, Tier
 from ..errors import BudgetError
-from ..store import Store
-from ..tree import nbytes
+from ..tree import flatten, kind_of, nbytes
 from ..units import format_bytes
 from .steps import State, Steps
 from .tracing import Traced
 
-BOOKKEEPING = 48 * 1024  # the run's own objects: stream, tables, report
+BOOKKEEPING = 64 * 1024  # the run's own objects: stream, tables, report
+_SNAPSHOT, _LEAF = 400, 500  # what holding a state takes besides its bytes, and each of its leaves
+_SHARE = 8
+_JITTER = 8 * 1024  # what two trials of the same step may differ by: Python's own objects and caches
 
 
 @dataclass
 class Measured:
-    """What the first step showed."""
+    """What the first step showed, in bytes and seconds."""
 
     state: int
+    leaves: int
     workspace: int
+    adjoint: int
     seconds: float
-    after: State
+    taken: list[State] = field(default_factory=list)
+    """The states after the steps that were run, to be used by the run that follows."""
 
     @property
-    def working(self) -> int:
-        """Bytes that a run needs besides its snapshots."""
-        forward = 2 * self.state + self.workspace
-        backward = 3 * self.state + max(3 * self.state, 2 * self.workspace)
-        return BOOKKEEPING + self.state + max(forward, backward)
+    def snapshot(self) -> int:
+        """What one snapshot takes."""
+        return self.state + _SNAPSHOT + _LEAF * self.leaves
+
+    @property
+    def room(self) -> int:
+        """What is set aside for a reversal at the least."""
+        return self.adjoint + max(5 * self.state, 2 * self.workspace + self.state)
 
 
-def measure(steps: Steps, state: State) -> Measured:
-    """Run step 0 and see what it takes."""
-    begun = perf_counter()
+@dataclass(frozen=True)
+class Allotment:
+    """A budget in bytes, and how it is divided; ``besides`` is what the run holds besides its snapshots."""
+
+    budget: int
+    measured: Measured
+    besides: int
+    least: int
+
+    @property
+    def slots(self) -> int:
+        """The most snapshots that fit, or a ``BudgetError``."""
+        if self.needed(self.least) > self.budget:
+            refuse(self.budget, self.needed(self.least) + _JITTER, self.measured)
+        snapshot, extra = self.measured.snapshot, self.measured.state
+        slots = _SHARE * (self.budget - self.needed(0)) // (_SHARE * snapshot + extra)
+        while self.needed(slots + 1) <= self.budget:
+            slots += 1
+        return slots
+
+    def needed(self, slots: int) -> int:
+        """The bytes that a run with so many snapshots needs."""
+        measured = self.measured
+        return self.besides + slots * measured.snapshot + measured.room + slots // _SHARE * measured.state
+
+    def check_reversal(self, number: int, taken: int, adjoint: int) -> None:
+        """Hold what the first reversal of ``number`` allocated against the room that it had."""
+        measured, slots = self.measured, min(self.slots, number)
+        taken += adjoint - measured.adjoint
+        if taken <= self.budget - self.besides - slots * measured.snapshot:
+            return
+        extra = -(-(taken - measured.room) // max(measured.state, 1))
+        enough = min(max(self.least, _SHARE * extra - 1), number)
+        minimum = self.besides + enough * measured.snapshot + taken + _JITTER
+        raise BudgetError(
+            f"a reversal allocates {format_bytes(taken)}, for which a budget of {self.budget} bytes "
+            f"({format_bytes(self.budget)}) leaves no room: the smallest budget is {minimum} bytes "
+            f"({format_bytes(minimum)})",
+            minimum=minimum,
+        )
+
+
+def measure(steps: Steps, state: State, seed: Any, timed: bool) -> Measured:
+    """Run step 0 and see what it takes; if the time matters, run step 1 as well, without tracing."""
+    refuse_untraced(state)
+    size, begun = nbytes(state), perf_counter()
     with Traced() as traced:
         after = steps.advance(state, 0)
-    size = max(nbytes(state), nbytes(after))
-    return Measured(size, max(0, traced.peak - nbytes(after)), perf_counter() - begun, after)
+    seconds, taken = perf_counter() - begun, [after]
+    if timed:
+        begun = perf_counter()
+        taken.append(steps.advance(after, 1))
+        seconds = perf_counter() - begun
+    size = max(size, nbytes(after))
+    return Measured(
+        state=size,
+        leaves=len(flatten(after)[0]),
+        workspace=max(0, traced.peak - nbytes(after)),
+        adjoint=size if callable(seed) else nbytes(seed),
+        seconds=seconds,
+        taken=taken,
+    )
 
 
-def plan_in_bytes(number: int, budget: int, measured: Measured, store: Store | None) -> Schedule:
-    """The schedule with the fewest evaluations, or the least time where a store takes part, within ``budget`` bytes."""
-    free = budget - measured.working
-    slots = free // measured.state if measured.state else number
-    if slots >= number:
-        return StoreAll(number)
-    if store is None:
-        if slots < 1:
-            refuse(budget, measured.working + measured.state, measured)
-        return Revolve(number, slots)
-    in_flight = 2  # one snapshot on its way out, one on its way in
-    slots -= in_flight
-    if slots < 0:
-        refuse(budget, measured.working + in_flight * measured.state, measured)
-    write, read = time_transfer(store, measured.after)
-    from ..chain.hierarchical import Hierarchical
-
-    tiers = [Tier(min(slots, number)), Tier(None, write, read)]
-    return Hierarchical(number, tiers, measured.seconds, 3 * measured.seconds)
+def allot(budget: int, measured: Measured, least: int = 1, states: int = 0, nbytes: int = 0) -> Allotment:
+    """Divide a budget; ``states`` and ``nbytes`` are held besides what every run holds."""
+    besides = BOOKKEEPING + (2 + states) * measured.snapshot + measured.adjoint + nbytes
+    return Allotment(budget, measured, besides, least)
 
 
-def time_transfer(store: Store, state: State) -> tuple[float, float]:
-    """Seconds that one snapshot takes to the store and back."""
-    begun = perf_counter()
-    store.put("probe", state)
-    store.flush()
-    written = perf_counter()
-    store.get("probe")
-    read = perf_counter()
-    store.drop("probe")
-    return written - begun, read - written
+def refuse_untraced(state: State) -> None:
+    """Refuse arrays whose memory Python can't trace: a budget that is not measured would be a guess."""
+    for leaf in flatten(state)[0]:
+        if kind_of(leaf).name in ("torch", "jax"):
+            raise ValueError(
+                f"memory= bounds what NumPy and Python allocate, and the state holds a {kind_of(leaf).name} array, "
+                "whose memory can't be measured here: give slots= instead"
+            )
 
 
 def refuse(budget: int, minimum: int, measured: Measured) -> NoReturn:
@@ -92,15 +138,3 @@ def refuse(budget: int, minimum: int, measured: Measured) -> NoReturn:
         f"({format_bytes(minimum)})",
         minimum=minimum,
     )
-
-
-def check_reversal(budget: int, measured: Measured, taken: int) -> None:
-    """Hold what a reversal allocated against what was set aside for it."""
-    allowed = measured.state + max(3 * measured.state, 2 * measured.workspace)
-    if taken > allowed:
-        minimum = budget + taken - allowed
-        raise BudgetError(
-            f"a reversal allocates {format_bytes(taken)}, more than the {format_bytes(allowed)} set aside for it in a "
-            f"budget of {format_bytes(budget)}: the smallest budget is {minimum} bytes",
-            minimum=minimum,
-        )

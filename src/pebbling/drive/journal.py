@@ -2,191 +2,181 @@
 
 A commit writes the states held in memory that are not on disk yet, then the working state and the
 adjoint under a new number, then one entry that names them all. That entry is the commit: before it
-the older one holds, after it the older one's files are dropped. Commits are made as often as they
-cost one sixtieth of the time between them, so the journal takes at most about 2 % of a run.
+the older one holds, after it the older one's files are dropped. A commit is made when, with it, all
+commits together are expected to have taken a sixtieth of the time, so the journal takes at most
+about 2 % of a run.
 
-What is not on disk when a run is resumed (snapshots laid since the last commit) is computed again
+What is not on disk when a run is resumed (snapshots on their way to a slow store) is computed again
 from the latest state before it that is.
 """
 
 from __future__ import annotations
 
+from math import inf
 from os import PathLike
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple, Self
+from uuid import uuid4
 
 from ..errors import CorruptSnapshot, ResumeError
 from ..store import Disk
 from ..tree import nbytes
 from .identity import differences
 from .run import Run
-from .shelves import MemoryShelf, StoreShelf, key_of
+from .shelves import MemoryShelf
 
 _SHARE = 60
 _GLANCE = 0.02  # seconds between looks at the clock
-_ENTRY = "entry"
+_ENTRY, _FINAL = "entry", "final"
+
+
+class _Commit(NamedTuple):
+    seconds: float
+    nbytes: int
 
 
 class Journal:
     """The files of one run under ``path``."""
 
     def __init__(self, path: str | PathLike[str], parts: dict[str, str]) -> None:
-        self._store = Disk(path, run="resume", keep=True, durable=True)
+        self.store = Disk(path, run="resume", keep=True, durable=True)
+        self.name = uuid4().hex[:12]
         self._parts = parts
         self._number = 0
-        self._committed = perf_counter()
-        self._cost = 0.0
+        self._begun = perf_counter()
+        self._spent = 0.0
+        self._last = _Commit(1e-3, 1)
+        self._least = inf
         self._schedule: Any = None
-        self._entry: dict[str, Any] | None = None
-        if _ENTRY in self._store:
-            try:
+        self.entry: dict[str, Any] | None = None
+        try:
+            if _ENTRY in self.store:
                 self._read()
-            except BaseException:
-                self._store.close()
-                raise
+        except BaseException:
+            self.store.close()
+            raise
 
-    @property
-    def begun(self) -> bool:
-        """Whether there is a run to go on with."""
-        return self._entry is not None
-
-    @property
-    def schedule(self) -> Any:
-        """The schedule that the interrupted run followed."""
-        assert self._entry is not None
-        return self._entry["schedule"]
-
-    def begin(self, run: Run, schedule: Any) -> str:
-        """Commit the beginning of a run, or bring it to where the last commit was; the phase it is in."""
+    def begin(self, run: Run, schedule: Any) -> None:
+        """Commit where a run that follows ``schedule`` begins, or goes on."""
         self._schedule = schedule
-        if self.begun:
-            self._resume(run)
-        else:
-            self.commit(run)
-        return run.phase
+        self.commit(run)
 
     def look(self, run: Run, now: float) -> float:
         """Commit if enough time has passed for it to be cheap; when to look again."""
-        pause = _SHARE * max(self._cost, 1e-3)
-        if now - self._committed >= pause:
+        due = self._begun + _SHARE * (self._spent + self._expected(run))
+        if now >= due:
             self.commit(run)
-            pause = _SHARE * max(self._cost, 1e-3)
-        return max(perf_counter() + _GLANCE, self._committed + pause)
+        return max(perf_counter() + _GLANCE, due)
 
     def _read(self) -> None:
-        entry = self._store.get(_ENTRY)
+        entry = self.store.get(_ENTRY)
         differing = differences(entry["parts"], self._parts)
         if differing:
             raise ResumeError(
-                f"the interrupted run in {self._store.path} is not this one: {', '.join(differing)} "
+                f"the interrupted run in {self.store.path} is not this one: {', '.join(differing)} "
                 f"{'differs' if len(differing) == 1 else 'differ'}. Call it as it was, or remove it with "
-                f"`pebbling clean {self._store.path}` to start anew"
+                f"`pebbling clean {self.store.path}` to start anew"
             )
-        self._entry, self._number = entry, entry["number"]
+        self.entry, self._number, self.name = entry, entry["number"], entry["name"]
+
+    def _expected(self, run: Run) -> float:
+        """Seconds that a commit is expected to take now, from the last one and from the bytes to be written."""
+        known = set(self.store.keys())
+        size = nbytes([run.state, run.adjoint, run.final if _FINAL not in known else None])
+        size += run.report.state_bytes * sum(key_of(step) not in known for step in _steps_in_memory(run))
+        return max(self._least, self._last.seconds * size / self._last.nbytes)
 
     def commit(self, run: Run) -> None:
         """Put on disk all that it takes to go on from here."""
         begun = perf_counter()
-        held = self._in_memory(run)
-        known = set(self._store.keys())
-        for step, state in held.items():
-            if key_of(step) not in known:
-                self._store.put(key_of(step), state)
-        self._number += 1
-        moment = {"state": run.state, "adjoint": run.adjoint, "final": run.final}
-        self._store.put(f"moment{self._number}", moment)
-        report = run.report
-        self._store.put(
-            _ENTRY,
-            {
-                "parts": self._parts,
-                "number": self._number,
-                "phase": run.phase,
-                "schedule": self._schedule,
-                "index": run.index,
-                "at": run.at,
-                "steps": run.number,
-                "table": dict(run.table),
-                "tapes": sorted(run.tapes),
-                "counts": (report.advances, report.reversals, report.stores, report.restores, report.recovered),
-                "seconds": dict(report.seconds),
-                "seen": dict(run.verifier.seen) if run.verifier is not None else {},
-            },
+        known = set(self.store.keys())
+        held = _steps_in_memory(run)
+        written = sum(
+            self._put(key_of(step), _state_in_memory(run, step)) for step in held if key_of(step) not in known
         )
-        needed = {_ENTRY, f"moment{self._number}", *map(key_of, held)}
-        for key in set(self._store.keys()) - needed:
-            self._store.drop(key)
-        self._committed = perf_counter()
-        self._cost = self._committed - begun
+        if run.final is not None and _FINAL not in known:
+            written += self._put(_FINAL, run.final)
+        self._number += 1
+        moment = f"moment{self._number}"
+        written += self._put(moment, {"state": run.state, "adjoint": run.adjoint})
+        self.store.put(_ENTRY, self._describe(run))
+        needed = {_ENTRY, moment, *map(key_of, held), *([] if run.final is None else [_FINAL])}
+        for key in set(self.store.keys()) - needed:
+            self.store.drop(key)
+        self._last = _Commit(perf_counter() - begun, max(written, 1))
+        self._least = min(self._least, self._last.seconds)
+        self._spent += self._last.seconds
 
-    def _resume(self, run: Run) -> None:
-        """Bring a fresh run to where the last commit was."""
-        assert self._entry is not None
-        entry = self._entry
-        moment = self._store.get(f"moment{entry['number']}")
-        run.state, run.adjoint, run.final = moment["state"], moment["adjoint"], moment["final"]
-        run.index, run.at, run.number = entry["index"], entry["at"], entry["steps"]
-        counts = run.report
-        counts.advances, counts.reversals, counts.stores, counts.restores, counts.recovered = entry["counts"]
-        counts.seconds.update(entry["seconds"])
-        counts.resumed_at = entry["index"]
-        if run.verifier is not None:
-            run.verifier.seen.update(entry["seen"])
-        run.phase = entry["phase"]
-        self._refill(run, entry["table"], entry["tapes"])
+    def _put(self, key: str, tree: Any) -> int:
+        self.store.put(key, tree)
+        return nbytes(tree)
+
+    def _describe(self, run: Run) -> dict[str, Any]:
+        report = run.report
+        return {
+            "name": self.name,
+            "parts": self._parts,
+            "number": self._number,
+            "phase": run.phase,
+            "schedule": self._schedule,
+            "index": run.index,
+            "at": run.at,
+            "steps": run.number,
+            "table": dict(run.table),
+            "tapes": sorted(run.tapes),
+            "counts": (report.advances, report.reversals, report.stores, report.restores, report.recovered),
+            "seconds": dict(report.seconds),
+            "target": None if run.verifier is None else run.verifier.target,
+            "seen": {} if run.verifier is None else dict(run.verifier.seen),
+        }
 
     def finish(self) -> None:
         """The run is over: nothing is left to go on with."""
-        self._store.keep = False
-        self._store.close()
+        # The entry goes first: whoever is killed while the files go starts anew, and never from half a journal.
+        self.store.drop(_ENTRY)
+        self.store.keep = False
+        self.store.close()
 
-    def close(self) -> None:
-        """Leave the files for the next try."""
-        self._store.close()
+    def __enter__(self) -> Self:
+        return self
 
-    def _refill(self, run: Run, table: dict[tuple[int, int], int], tapes: list[int]) -> None:
-        """Put every snapshot and tape back, in the order of their steps; compute those that are lost."""
-        places = {step: place for place, step in table.items()}
-        state, at = run.first, 0
-        for step in sorted({*places, *tapes}):
-            found = self._find(step)
-            if found is None and step in places and self._adopt(run, step, *places[step]):
-                continue
-            if found is not None:
-                state, at = found, step
-            while at < step:
-                state, at = run.steps.advance(state, at), at + 1
-                run.report.advances += 1
-            if step in tapes:
-                run.tapes[step] = run.taped(state)
-            if step in places:
-                tier, slot = places[step]
-                run.shelves[tier].put(slot, step, state)
-                run.table[tier, slot] = step
+    def __exit__(self, *_: object) -> None:
+        """Leave the files for the next try, unless the run is over."""
+        self.store.close()
 
-    @staticmethod
-    def _adopt(run: Run, step: int, tier: int, slot: int) -> bool:
-        """Take over a snapshot that is still in the slow store; whether it is."""
-        shelf = run.shelves[tier]
-        if not isinstance(shelf, StoreShelf) or key_of(step) not in shelf.store:
-            return False
-        shelf.adopt(slot, step, nbytes(run.first))
-        run.table[tier, slot] = step
-        return True
-
-    def _find(self, step: int) -> Any:
-        if key_of(step) not in self._store:
+    def find(self, step: int) -> Any:
+        """The state before a step, or ``None`` if it is not there in one piece."""
+        if key_of(step) not in self.store:
             return None
         try:
-            return self._store.get(key_of(step))
+            return self.store.get(key_of(step))
         except CorruptSnapshot:
             return None
 
-    def _in_memory(self, run: Run) -> dict[int, Any]:
-        """The states held in memory, by step."""
-        held = {step: run.state_of_tape(step) for step in run.tapes}
-        for (tier, slot), step in run.table.items():
-            shelf = run.shelves[tier]
-            if isinstance(shelf, MemoryShelf):
-                held[step] = shelf.get(slot)
-        return held
+    def moment(self) -> tuple[Any, Any, Any]:
+        """The working state, the adjoint and the final state of the last commit."""
+        assert self.entry is not None
+        moment = self.store.get(f"moment{self.entry['number']}")
+        return moment["state"], moment["adjoint"], self.store.get(_FINAL) if _FINAL in self.store else None
+
+
+def key_of(step: int) -> str:
+    """The key of the state before a step."""
+    return f"step{step}"
+
+
+def _steps_in_memory(run: Run) -> list[int]:
+    """The steps whose states are held in memory."""
+    held = [step for (tier, _), step in run.table.items() if isinstance(run.shelves[tier], MemoryShelf)]
+    return sorted({*held, *run.tapes})
+
+
+def _state_in_memory(run: Run, step: int) -> Any:
+    if step in run.tapes:
+        return run.state_of_tape(step)
+    tier, slot = next(
+        (tier, slot)
+        for (tier, slot), held in run.table.items()
+        if held == step and isinstance(run.shelves[tier], MemoryShelf)
+    )
+    return run.shelves[tier].get(slot)

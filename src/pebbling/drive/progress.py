@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from math import inf
-from typing import Any
+from typing import Any, Self
 
+from ..chain import Advance, EndForward, Record, Schedule
+from ..chain.spans import Each, Item, Span, Sub, inner_first
 from ..errors import PebblingError
 from ..units import format_seconds
 from .run import Run
+from .verify import items
 
 _REFRESH = 0.1
 
@@ -16,13 +19,28 @@ _REFRESH = 0.1
 class Progress:
     """Shows how far a run is; shows nothing where standard error is not a terminal."""
 
-    def __init__(self, advances: int | None, reversals: int | None) -> None:
-        """``advances`` and ``reversals`` are what the plan will evaluate in all; ``None`` while unknown."""
-        self._advances, self._reversals = advances, reversals
+    def __init__(self, plan: Schedule | None) -> None:
+        """``plan`` is ``None`` while the length of a loop is unknown."""
+        self._advances = self._reversals = 0
+        self._known = False
+        if plan is not None:
+            self.follow(plan)
         self._bar: Any = None
         self._task: Any = None
         if sys.stderr.isatty():
             self._start()
+
+    def follow(self, plan: Schedule) -> None:
+        """Say what the run does in all."""
+        self._advances, self._reversals, self._known = evaluations(plan), plan.steps, True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.stop()
 
     def _start(self) -> None:
         try:
@@ -53,24 +71,36 @@ class Progress:
             self._bar.refresh()
         return now + _REFRESH
 
-    def known(self, advances: int, reversals: int) -> None:
-        """Say what the plan will evaluate, once a loop of unknown length has ended."""
-        self._advances, self._reversals = advances, reversals
-
     def estimate(self, run: Run) -> tuple[float, float]:
         """The share of the work that is done, and the seconds that the rest will take."""
-        if self._advances is None or self._reversals is None:
+        if not self._known:
             return 0.0, inf
         report = run.report
         forward = report.seconds["advance"] / max(report.advances, 1)
         backward = report.seconds["reverse"] / report.reversals if report.reversals else 2 * forward
         store = report.seconds["store"] / max(report.advances + report.reversals, 1)
-        left_forward, left_back = self._advances - report.advances, self._reversals - report.reversals
-        left = left_forward * (forward + store) + left_back * (backward + store)
+        # Snapshots that were lost and computed again come on top of the plan.
+        left_forward = max(self._advances - report.advances, 0)
+        left = left_forward * (forward + store) + (self._reversals - report.reversals) * (backward + store)
         spent = sum(report.seconds.values())
-        return spent / (spent + left) if spent + left else 0.0, max(left, 0.0)
+        return spent / (spent + left) if left else 1.0, left
 
-    def close(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.stop()
+
+def evaluations(plan: Schedule) -> int:
+    """How often a plan calls for a step forward, that for the final state included, and those inside reversals not."""
+    counts: dict[Span, int] = {}
+    for span, parts in inner_first(plan, plan.root, counts):
+        counts[span] = sum(counts[part.span] if isinstance(part, Sub) else _steps(part) for part in parts)
+    at = 0
+    for base, item in items(plan):
+        if isinstance(item, EndForward):
+            break
+        at = base + item.stop if isinstance(item, Advance | Each) else at + _steps(item)
+    return counts[plan.root] + plan.steps - at
+
+
+def _steps(item: Item) -> int:
+    """How many steps forward one item takes."""
+    if isinstance(item, Each):
+        return item.stop - item.start if item.kind is Record else 0
+    return item.stop - item.start if isinstance(item, Advance) else int(isinstance(item, Record))

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
 
+from ..chain import Online, Schedule
+from ..chain.binomial import advances
 from ..units import format_bytes, format_seconds
 
 
@@ -93,3 +95,27 @@ class Report:
         ]
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"traceEvents": labels + events, "displayTimeUnit": "ms"}, file)
+
+
+def compare_with_plan(report: Report, plan: Schedule, tiers: list[str]) -> None:
+    """Put what was planned, by tier, and what is possible at best, beside what was done."""
+    cost, model = plan.cost, plan.model
+    # A tape of own adjoint code is a state; where the model does not count them, they come on top.
+    tapes = cost.tapes if model.tape == 0 else 0
+    sizes = [size for given in (model.state, model.tape) for size in (given if isinstance(given, tuple) else (given,))]
+    unit = min((size for size in sizes if size), default=1)
+    slots = tapes + sum(report.steps if room.capacity is None else int(room.capacity / unit) for room in model.rooms)
+    slots = min(max(slots, 1), max(report.steps, 1))
+    report.minimum = report.steps + advances(report.steps, slots) + min(report.steps, 1)
+    if isinstance(model.state, tuple):
+        return  # in a unit that is the user's
+    for tier, peak in zip(tiers, cost.peaks):
+        report.planned[tier] = int((peak + tapes * (tier == "memory")) * report.state_bytes)
+    if cost.tapes and "memory" not in tiers:
+        report.planned["memory"] = cost.tapes * report.state_bytes
+
+
+def brief(schedule: Schedule | Online) -> str:
+    """A schedule in one line."""
+    text = repr(schedule)
+    return text if len(text) <= 200 else f"{type(schedule).__name__} of {getattr(schedule, 'steps', '?')} steps"

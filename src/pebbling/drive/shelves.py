@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from typing import Any, Protocol
+from uuid import uuid4
 
-from ..store import Background, Store
+from ..chain import Online, Schedule
+from ..errors import PebblingError
+from ..store import Background, Disk, Store
 from ..tree import nbytes
 from .holdings import Held, Holdings
+from .report import brief
+from .settle import Budget
 
 
 class Shelf(Protocol):
@@ -32,8 +38,8 @@ class Shelf(Protocol):
     def expect(self, slot: int) -> None:
         """Say that the state in this slot will be asked for next."""
 
-    def clear(self) -> None:
-        """Empty all slots."""
+    def clear(self, drop: bool) -> None:
+        """Let go of all slots; what outlives this process is left where it is unless it is to be dropped."""
 
 
 class MemoryShelf:
@@ -52,65 +58,123 @@ class MemoryShelf:
 
     def put(self, slot: int, step: int, state: Any) -> None:
         before = self._holdings.nbytes
-        self._slots[slot] = self._holdings.hold(state)
+        self._slots[slot] = self._holdings.hold(state, keep=True)
         self.written += self._holdings.nbytes - before
 
     def get(self, slot: int) -> Any:
         return self._holdings.state(self._slots[slot])
 
     def free(self, slot: int) -> None:
-        self._holdings.release(self._slots.pop(slot))
+        self._holdings.release(self._slots.pop(slot), keep=True)
 
     def expect(self, slot: int) -> None:
         """Nothing to do: it is here."""
 
-    def clear(self) -> None:
+    def clear(self, drop: bool) -> None:
         for slot in list(self._slots):
             self.free(slot)
 
 
 class StoreShelf:
-    """Slots in a store, written and read in the background; each snapshot goes by the step it belongs to."""
+    """Slots in a store, written and read in the background; each snapshot goes by the step it belongs to.
 
-    def __init__(self, store: Store, name: str) -> None:
-        self.name = name
+    Keys carry the name of the run, so that a store may hold other things, and snapshots that an
+    earlier run left there are never taken for this run's.
+    """
+
+    def __init__(self, store: Store, run: str) -> None:
+        if id(store) in _IN_USE:
+            raise ValueError(f"this {type(store).__name__} is in use by another run: give each run a store of its own")
+        self.name = type(store).__name__.lower()
         self.store = store
+        self._prefix = f"{run} step "
         self._background = Background(store)
         self._steps: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         self.written = self.read = self.peak = self._held = 0
+        _IN_USE.add(id(store))
 
     def put(self, slot: int, step: int, state: Any) -> None:
-        self._background.put(key_of(step), state)
-        self._steps[slot], self._sizes[slot] = step, nbytes(state)
-        self._held += self._sizes[slot]
-        self.written += self._sizes[slot]
-        self.peak = max(self.peak, self._held)
+        self._background.put(self._key(step), state)
+        size = nbytes(state)
+        self.adopt(slot, step, size)
+        self.written += size
 
     def get(self, slot: int) -> Any:
         self.read += self._sizes[slot]
-        return self._background.get(key_of(self._steps[slot]))
+        return self._background.get(self._key(self._steps[slot]))
 
     def free(self, slot: int) -> None:
-        self._background.drop(key_of(self._steps.pop(slot)))
+        self._background.drop(self._key(self._steps.pop(slot)))
         self._held -= self._sizes.pop(slot)
 
     def expect(self, slot: int) -> None:
         if slot in self._steps:
-            self._background.prefetch(key_of(self._steps[slot]))
+            self._background.prefetch(self._key(self._steps[slot]))
+
+    def has(self, step: int) -> bool:
+        """Whether the store holds the snapshot of a step, perhaps from before this process."""
+        return self._key(step) in self._background
 
     def adopt(self, slot: int, step: int, size: int) -> None:
-        """Take over a snapshot that an earlier run left in the store."""
+        """Count a snapshot that is in the store as the one in a slot."""
+        self._held += size - self._sizes.get(slot, 0)
         self._steps[slot], self._sizes[slot] = step, size
-        self._held += size
+        self.peak = max(self.peak, self._held)
 
-    def clear(self) -> None:
-        """Drop what this run put; the store itself is the user's."""
-        for slot in list(self._steps):
-            self.free(slot)
-        self._background.flush()
+    def clear(self, drop: bool) -> None:
+        """Leave the store as it was found, which is the user's."""
+        try:
+            self._background.flush()
+        finally:
+            _detach(self._background)
+            _IN_USE.discard(id(self.store))
+            if drop:
+                held = self.store.keys()
+                for key in held:
+                    if isinstance(key, str) and key.startswith(self._prefix):
+                        self.store.drop(key)
+
+    def _key(self, step: int) -> str:
+        return f"{self._prefix}{step}"
 
 
-def key_of(step: int) -> str:
-    """The key of the snapshot of a step."""
-    return f"step{step}"
+_IN_USE: set[int] = set()
+
+
+def make_shelves(
+    schedule: Schedule | Online, budget: Budget, store: Store | None, holdings: Holdings, name: str | None, size: int
+) -> list[Shelf]:
+    """Memory for the fast tier; the store for the slow one, or for the only one unless a budget in bytes chose it.
+
+    ``name`` is that of a run that may be resumed; ``size`` the bytes of a state.
+    """
+    tiers = 1 if isinstance(schedule, Online) else len(schedule.model.rooms)
+    if store is None and tiers > 1:
+        raise ValueError(f"{brief(schedule)} has {tiers} tiers: give store= for the slow one")
+    if tiers > 2:
+        raise ValueError(f"{brief(schedule)} has {tiers} tiers; a run uses memory and one store")
+    if store is None or (tiers == 1 and budget.memory is not None):
+        return [MemoryShelf(holdings)]
+    if name is not None and not (isinstance(store, Disk) and store.keep):
+        raise ValueError("with resume= the store must outlive the process: Disk(path, run='…', keep=True)")
+    if isinstance(schedule, Online):
+        slots = schedule.slots
+    else:
+        slots = min(int(schedule.cost.peaks[-1]), schedule.cost.stores)
+    store.reserve(len(store.keys()) + slots, size)
+    slow = StoreShelf(store, name or uuid4().hex[:12])
+    return [MemoryShelf(holdings), slow] if tiers == 2 else [slow]
+
+
+def leave(shelves: list[Shelf], error: BaseException | None, resumable: bool) -> None:
+    """Let go of all that a run holds; what a resumed run will want stays where it outlives this one."""
+    for shelf in shelves:
+        with suppress(PebblingError) if error is not None else nullcontext():
+            shelf.clear(drop=error is None or not resumable)
+
+
+def _detach(background: Background) -> None:
+    """End the thread, and leave the store open."""
+    background._finalize.detach()
+    background._worker.stop()

@@ -17,13 +17,13 @@ class Steps(Protocol):
         """The state after ``step``."""
 
     def record(self, state: State, step: int) -> tuple[State, Tape]:
-        """The state after ``step``, and what its reversal needs."""
+        """The state after ``step``, and what its reversal needs; ``None`` if that is the state before it."""
 
     def turn(self, state: State, adjoint: Adjoint, step: int) -> Adjoint:
         """The adjoint before ``step``, from the state before it and the adjoint after it."""
 
     def reverse(self, tape: Tape, adjoint: Adjoint, step: int) -> Adjoint:
-        """The same from a tape."""
+        """The same from a tape; called only if there is one."""
 
 
 class OwnAdjoint:
@@ -39,13 +39,13 @@ class OwnAdjoint:
         self._advance, self._reverse, self._index = advance, reverse, index
         if index is None or index == range(len(index)):
             self.advance = advance  # type: ignore[method-assign,assignment]
-            self.turn = self.reverse = reverse  # type: ignore[method-assign,assignment]
+            self.turn = reverse  # type: ignore[method-assign,assignment]
 
     def advance(self, state: State, step: int) -> State:
         return self._advance(state, self._index[step])  # type: ignore[index]
 
     def record(self, state: State, step: int) -> tuple[State, Tape]:
-        return self.advance(state, step), state
+        return self.advance(state, step), None
 
     def turn(self, state: State, adjoint: Adjoint, step: int) -> Adjoint:
         return self._reverse(state, adjoint, self._index[step])  # type: ignore[index]

@@ -37,11 +37,15 @@ def _dims(mask: Sequence[bool], dim: int) -> list[int | None]:
     return [dim if m else None for m in mask]
 
 
-def _place(values: Sequence[Any], dims: Sequence[int | None], mask: Sequence[bool], axis: Any, target: int) -> list[Any]:
+def _place(
+    values: Sequence[Any], dims: Sequence[int | None], mask: Sequence[bool], axis: Any, target: int
+) -> list[Any]:
     return [compat.batch_at(v, axis, d, target) if m else v for v, d, m in zip(values, dims, mask)]
 
 
-def loop_batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[list[Any], list[Any]]:
+def loop_batch(
+    axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any
+) -> tuple[list[Any], list[Any]]:
     sizes, length = params["sizes"], params["length"]
     if length is None and dims[0] is not None:
         body = masked(params["body"], slice(sizes[0], sizes[0] + sizes[1]))
@@ -139,7 +143,7 @@ def reverse_prune(used: Sequence[bool], eqn: Any) -> tuple[list[bool], Any]:
     if not any(used) and not compat.has_effects(eqn):
         return [False] * len(eqn.invars), None
     step, back, sizes, first = params["step"], params["back"], params["sizes"], counted(params["length"])
-    nc, nz, nx, nh, nw, nu = sizes
+    nc, nz, nx, nh, nw, _ = sizes
     uw, uv = parts(used, [nw])
 
     def grow_w(uw: list[bool]) -> tuple[Any, list[bool]]:

@@ -38,7 +38,9 @@ def plan(asked: Asked, body: Body, steps: int | None, xs: Sequence[Any] = ()) ->
     """The plan for a loop; ``None`` where everything fits, and plain ``scan`` does best."""
     if asked.schedule is not None:
         if steps is None:
-            raise ValueError("a schedule is for a known number of steps: give slots or memory to a loop with traced bounds")
+            raise ValueError(
+                "a schedule is for a known number of steps: give slots or memory to a loop with traced bounds"
+            )
         if asked.schedule.steps != steps:
             raise ValueError(f"the schedule is for {asked.schedule.steps} steps and the loop has {steps}")
         return None if isinstance(asked.schedule, StoreAll) else Plan(0, asked.schedule)

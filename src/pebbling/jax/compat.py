@@ -8,29 +8,41 @@ function given as Python code.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from jax._src import api_util, core, effects
-from jax._src import linear_util as lu
-from jax._src.interpreters import ad, batching, mlir
-from jax._src.interpreters import partial_eval as pe
-from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+import jax
+import jax.extend.core as extended
+import jax.numpy as jnp
+import numpy as np
+from jax._src import api_util, core, effects, linear_util, source_info_util
+from jax._src.interpreters import ad, batching, mlir, partial_eval
 
 Aval: TypeAlias = Any
 Jaxpr: TypeAlias = Any
 Array: TypeAlias = Any
+Primitive: TypeAlias = Any
 
-Zero = ad.Zero
-is_linear = ad.is_undefined_primal
-instantiate = ad.instantiate_zeros
-aval_of = core.typeof
-evaluate = jaxpr_as_fun
+# JAX is typed in part; what is taken from its inside is not
+_ad: Any = ad
+_batching: Any = batching
+_core: Any = core
+_pe: Any = partial_eval
+_extended: Any = extended
+_wrap: Any = linear_util.wrap_init
+
+Zero: Any = _ad.Zero
+is_linear: Any = _ad.is_undefined_primal
+instantiate: Any = _ad.instantiate_zeros
+aval_of: Any = _core.typeof
+evaluate: Any = _extended.jaxpr_as_fun
+ShapeDtypeStruct: Any = jax.ShapeDtypeStruct
 
 
 def primitive(name: str) -> Primitive:
     """A new primitive with several results."""
-    made = Primitive(name)
+    made = _extended.Primitive(name)
     made.multiple_results = True
     made.skip_canonicalization = True
     return made
@@ -49,35 +61,33 @@ def register(
     prune: Callable[..., Any],
 ) -> None:
     """All rules of one primitive."""
-    import jax
-
     of.def_impl(lambda *args, **params: jax.jit(lambda *inner: of.bind(*inner, **params))(*args))
     of.def_effectful_abstract_eval(abstract)
     mlir.register_lowering(of, mlir.lower_fun(run, multiple_results=True))
-    ad.primitive_jvps[of] = jvp
-    ad.primitive_transposes[of] = transpose
-    pe.custom_partial_eval_rules[of] = split
-    pe.partial_eval_jaxpr_custom_rules[of] = split_equation
-    batching.fancy_primitive_batchers[of] = batch
-    pe.dce_rules[of] = prune
+    _ad.primitive_jvps[of] = jvp
+    _ad.primitive_transposes[of] = transpose
+    _pe.custom_partial_eval_rules[of] = split
+    _pe.partial_eval_jaxpr_custom_rules[of] = split_equation
+    _batching.fancy_primitive_batchers[of] = batch
+    _pe.dce_rules[of] = prune
 
 
 def trace(fun: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Jaxpr:
     """The jaxpr of a function of flat arguments."""
     debug = api_util.debug_info("pebbling", fun, tuple(avals), {})
-    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(lu.wrap_init(fun, debug_info=debug), list(avals))
-    return ClosedJaxpr(jaxpr, consts)
+    jaxpr, _, consts = _pe.trace_to_jaxpr_dynamic(_wrap(fun, debug_info=debug), list(avals))
+    return _extended.ClosedJaxpr(jaxpr, consts)
 
 
 def dual(jaxpr: Jaxpr, moving: Sequence[bool], instantiated: Sequence[bool]) -> tuple[Jaxpr, list[bool]]:
     """The jaxpr of values and tangents, and which outputs have one; tangents come after all values."""
-    made, out = ad.jvp_jaxpr(jaxpr, tuple(moving), tuple(instantiated))
+    made, out = _ad.jvp_jaxpr(jaxpr, tuple(moving), tuple(instantiated))
     return made, list(out)
 
 
 def known_part(jaxpr: Jaxpr, unknown: Sequence[bool], instantiated: Sequence[bool]) -> tuple[Jaxpr, list[bool]]:
     """What can be computed of a jaxpr without the unknown inputs, and which outputs can't."""
-    known, _, out_unknown, _ = pe.partial_eval_jaxpr_nounits(jaxpr, list(unknown), list(instantiated))
+    known, _, out_unknown, _ = _pe.partial_eval_jaxpr_nounits(jaxpr, list(unknown), list(instantiated))
     outputs = len(out_unknown) - sum(out_unknown)
     residuals = len(known.out_avals) - outputs
     return prune_outputs(known, [True] * outputs + [False] * residuals), list(out_unknown)
@@ -85,39 +95,39 @@ def known_part(jaxpr: Jaxpr, unknown: Sequence[bool], instantiated: Sequence[boo
 
 def prune_outputs(jaxpr: Jaxpr, used: Sequence[bool]) -> Jaxpr:
     """The jaxpr with some of its outputs only; all inputs stay."""
-    made, _ = pe.dce_jaxpr(jaxpr.jaxpr, list(used), True)
-    return ClosedJaxpr(made, jaxpr.consts)
+    made, _ = _pe.dce_jaxpr(jaxpr.jaxpr, list(used), True)
+    return _extended.ClosedJaxpr(made, jaxpr.consts)
 
 
 def used_inputs(jaxpr: Jaxpr, used: Sequence[bool]) -> list[bool]:
     """Which inputs the given outputs depend on."""
-    return list(pe.dce_jaxpr(jaxpr.jaxpr, list(used), False)[1])
+    return list(_pe.dce_jaxpr(jaxpr.jaxpr, list(used), False)[1])
 
 
 def transpose(fun: Callable[..., Sequence[Any]], avals: Sequence[Aval], cotangents: Sequence[Any]) -> list[Array]:
     """The transpose of a linear function; what ``fun`` closes over is not linear."""
     debug = api_util.debug_info("pebbling", fun, tuple(avals), {})
-    jaxpr, _, consts = pe.trace_to_jaxpr_nounits(
-        lu.wrap_init(fun, debug_info=debug), [pe.PartialVal.unknown(a) for a in avals], instantiate=True
+    jaxpr, _, consts = _pe.trace_to_jaxpr_nounits(
+        _wrap(fun, debug_info=debug), [_pe.PartialVal.unknown(a) for a in avals], instantiate=True
     )
-    jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), True)
-    unknown = [ad.UndefinedPrimal(a.to_ct_aval()) for a in avals]
-    return [instantiate(g) for g in ad.backward_pass(jaxpr, True, consts, unknown, list(cotangents))]
+    jaxpr, _ = _pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), True)
+    unknown = [_ad.UndefinedPrimal(a.to_ct_aval()) for a in avals]
+    return [instantiate(g) for g in _ad.backward_pass(jaxpr, True, consts, unknown, list(cotangents))]
 
 
 def batched_jaxpr(
     jaxpr: Jaxpr, axis: Any, batched: Sequence[bool], instantiated: Sequence[bool]
 ) -> tuple[Jaxpr, list[bool]]:
     """The jaxpr over a batch, whose axis comes first, and which outputs have one."""
-    made, out = batching.batch_jaxpr(jaxpr, axis, list(batched), list(instantiated))
+    made, out = _batching.batch_jaxpr(jaxpr, axis, list(batched), list(instantiated))
     return made, list(out)
 
 
 def batch_at(value: Array, axis: Any, dim: int | None, target: int) -> Array:
     """``value`` with its batch axis at ``target``, given one if it has none."""
     if dim is None:
-        return batching.broadcast(value, axis.size, target, axis.explicit_mesh_axis)
-    return batching.moveaxis(value, dim, target)
+        return _batching.broadcast(value, axis.size, target, axis.explicit_mesh_axis)
+    return _batching.moveaxis(value, dim, target)
 
 
 def is_known(tracer: Any) -> bool:
@@ -132,7 +142,7 @@ def known_value(tracer: Any) -> Array:
 
 def bind_known(trace_: Any, of: Primitive, values: Sequence[Array], params: dict[str, Any]) -> list[Array]:
     """Run the known part of an operation where its operands live."""
-    with core.set_current_trace(trace_.parent_trace):
+    with _core.set_current_trace(trace_.parent_trace):
         return of.bind(*values, **params)
 
 
@@ -149,29 +159,27 @@ def as_known(trace_: Any, value: Array) -> Any:
 def new_equation(eqn: Any, inputs: Sequence[Any], outputs: Sequence[Any], params: dict[str, Any]) -> Any:
     """``eqn`` with other operands, results and parameters."""
     _, effects_ = eqn.primitive.abstract_eval(*[v.aval for v in inputs], **params)
-    return pe.new_jaxpr_eqn(
-        list(inputs), list(outputs), eqn.primitive, params, effects_, eqn.source_info, eqn.ctx
-    )
+    return _pe.new_jaxpr_eqn(list(inputs), list(outputs), eqn.primitive, params, effects_, eqn.source_info, eqn.ctx)
 
 
 def is_variable(atom: Any) -> bool:
     """Whether an operand of an equation is a variable and not a literal."""
-    return type(atom) is core.Var
+    return type(atom) is _core.Var
 
 
 def has_effects(eqn: Any) -> bool:
     """Whether an equation must be kept for what it does besides its results."""
-    return pe.has_effects(eqn)
+    return _pe.has_effects(eqn)
 
 
 def stacked(aval: Aval, size: int) -> Aval:
     """The type of ``size`` values of one type, one after another."""
-    return core.unmapped_aval(size, 0, aval)
+    return _core.unmapped_aval(size, 0, aval)
 
 
 def unstacked(aval: Aval) -> Aval:
     """The type of one of the values that an array holds along its first axis."""
-    return core.mapped_aval(aval.shape[0], 0, aval)
+    return _core.mapped_aval(aval.shape[0], 0, aval)
 
 
 def forbidden_effects(found: Any) -> list[str]:
@@ -180,34 +188,29 @@ def forbidden_effects(found: Any) -> list[str]:
     return sorted(
         str(e)
         for e in found
-        if effects.ordered_effects.contains(e) or not (allowed.contains(e) or isinstance(e, core.NamedAxisEffect))
+        if effects.ordered_effects.contains(e) or not (allowed.contains(e) or isinstance(e, _core.NamedAxisEffect))
     )
 
 
 def zeros(aval: Aval) -> Array:
     """Zeros of a type; of whatever bits for types that have no zero."""
-    return ad.instantiate_zeros(ad.Zero(aval)) if not _is_key(aval) else _empty_keys(aval)
+    return _ad.instantiate_zeros(_ad.Zero(aval)) if not _is_key(aval) else _empty_keys(aval)
 
 
 def _is_key(aval: Aval) -> bool:
-    from jax import dtypes
-
-    return dtypes.issubdtype(aval.dtype, dtypes.extended)
+    return bool(jnp.issubdtype(aval.dtype, jax.dtypes.extended))
 
 
 def _empty_keys(aval: Aval) -> Array:
-    import jax
-    import jax.numpy as jnp
-
     template = aval.dtype._impl
     return jax.random.wrap_key_data(jnp.zeros((*aval.shape, *template.key_shape), jnp.uint32), impl=template.name)
 
 
 def prune(jaxpr: Jaxpr, outputs: Sequence[bool], inputs: Sequence[bool]) -> Jaxpr:
     """The jaxpr with some outputs, and with the given inputs, which must be all that those outputs need."""
-    made, used = pe.dce_jaxpr(jaxpr.jaxpr, list(outputs), list(inputs))
+    made, used = _pe.dce_jaxpr(jaxpr.jaxpr, list(outputs), list(inputs))
     assert list(used) == list(inputs)
-    return ClosedJaxpr(made, jaxpr.consts)
+    return _extended.ClosedJaxpr(made, jaxpr.consts)
 
 
 def explicit_consts(jaxpr: Jaxpr, after: int) -> tuple[Jaxpr, list[Array]]:
@@ -217,11 +220,11 @@ def explicit_consts(jaxpr: Jaxpr, after: int) -> tuple[Jaxpr, list[Array]]:
         return jaxpr, []
     inner = jaxpr.jaxpr
     avals = [v.aval for v in inner.constvars]
-    bare = pe.convert_constvars_jaxpr(inner)
+    bare = _pe.convert_constvars_jaxpr(inner)
 
     def call(*args: Any) -> list[Any]:
         first, values, rest = args[:after], args[after : after + len(consts)], args[after + len(consts) :]
-        return core.eval_jaxpr(bare, (), *values, *first, *rest)
+        return _core.eval_jaxpr(bare, (), *values, *first, *rest)
 
     types = jaxpr.in_avals
     return trace(call, [*types[:after], *avals, *types[after:]]), consts
@@ -229,9 +232,7 @@ def explicit_consts(jaxpr: Jaxpr, after: int) -> tuple[Jaxpr, list[Array]]:
 
 def varying_as(value: Array, aval: Aval) -> Array:
     """``value``, inside ``shard_map``, varying over at least the mesh axes that ``aval`` varies over."""
-    import jax
-
-    missing = varying(aval) - varying(core.typeof(value))
+    missing = varying(aval) - varying(_core.typeof(value))
     return jax.lax.pcast(value, tuple(sorted(missing)), to="varying") if missing else value
 
 
@@ -245,34 +246,28 @@ def varying(aval: Aval) -> frozenset[str]:
 
 def is_concrete(value: Any) -> bool:
     """Whether a value is a number at hand, not one that is traced."""
-    return not isinstance(value, core.Tracer)
+    return not isinstance(value, _core.Tracer)
 
 
 def array_type(shape: tuple[int, ...], dtype: str) -> Aval:
     """The type of an array."""
-    import numpy as np
-
-    return core.ShapedArray(shape, np.dtype(dtype))
+    return _core.ShapedArray(shape, np.dtype(dtype))
 
 
 def nbytes(aval: Aval) -> int:
     """The bytes of a value of a type."""
-    import math
-
     size = aval.dtype.itemsize if not _is_key(aval) else 4 * math.prod(aval.dtype._impl.key_shape)
     return math.prod(aval.shape) * size
 
 
 def shape_of(aval: Aval) -> Any:
     """A type as the public functions of JAX take it."""
-    import jax
-
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+    return ShapeDtypeStruct(aval.shape, aval.dtype)
 
 
 def fresh_trace() -> Any:
     """A context in which functions are traced and compiled apart from the one being traced."""
-    return core.eval_context()
+    return _core.eval_context()
 
 
 def bind_equation(eqn: Any, values: Sequence[Array]) -> list[Array]:
@@ -295,16 +290,14 @@ def scan_sizes(eqn: Any) -> tuple[int, int, int]:
 
 def source_of(eqn: Any) -> str:
     """Where in the user's code an equation comes from."""
-    from jax._src import source_info_util
-
     return source_info_util.summarize(eqn.source_info)
 
 
 def close(jaxpr: Jaxpr) -> Jaxpr:
     """A jaxpr without constants as one that can be evaluated."""
-    return jaxpr if hasattr(jaxpr, "consts") else ClosedJaxpr(jaxpr, ())
+    return jaxpr if hasattr(jaxpr, "consts") else _extended.ClosedJaxpr(jaxpr, ())
 
 
 def inner_jaxprs(eqn: Any) -> list[Jaxpr]:
     """The jaxprs among the parameters of an equation."""
-    return list(core.jaxprs_in_params(eqn.params))
+    return list(_core.jaxprs_in_params(eqn.params))

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..chain.online import Online
+from .compat import fresh_trace
 from .planner import NOWHERE
 
 TABLE = 2048
@@ -88,8 +89,14 @@ def table(slots: int) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
+@lru_cache(16)
 def after_table(slots: int) -> Greedy:
-    """The plan once the table is through."""
+    """The plan once the table is through, as constants."""
+    with fresh_trace():
+        return Greedy(*map(np.asarray, _after_table(slots)))
+
+
+def _after_table(slots: int) -> Greedy:
     steps, places = table(slots)
     held = {0: 0} | {int(slot): int(step) for step, slot in zip(steps[:-1], places[:-1])}
     taken = sorted((step, slot) for slot, step in held.items())
@@ -116,7 +123,7 @@ def keep(slots: int, plan: Greedy, at: Any) -> tuple[Greedy, Any]:
     new_stage = is_target & (plan.target >= slots - 1) if slots > 1 else jnp.bool_(False)
     pinned = jnp.where(new_stage, index == 0, plan.pinned)
     full = plan.used >= slots
-    out = jnp.where(full, _victim(slots, plan, pinned, at, new_stage), plan.used)
+    out = jnp.where(full, _victim(slots, plan, pinned, at), plan.used)
     last = jnp.where(full, slots - 1, plan.used)
 
     def shifted(values: Any, value: Any) -> Any:
@@ -137,7 +144,9 @@ def keep(slots: int, plan: Greedy, at: Any) -> tuple[Greedy, Any]:
 def ledger(positions: Any) -> Any:
     """The steps of the snapshots in ascending order, and the slots they are in, from the steps slot by slot."""
     index = jnp.arange(positions.shape[0], dtype=jnp.int32)
-    before = (positions[None] < positions[:, None]) | ((positions[None] == positions[:, None]) & (index < index[:, None]))
+    before = (positions[None] < positions[:, None]) | (
+        (positions[None] == positions[:, None]) & (index < index[:, None])
+    )
     rank = jnp.sum(before.astype(jnp.int32), 1)
     at = rank[None] == index[:, None]
     return jnp.stack([jnp.sum(jnp.where(at, positions, 0), 1), jnp.sum(jnp.where(at, index, 0), 1)])
@@ -181,16 +190,13 @@ def _relief(slots: int, distance: Any) -> Any:
     return far * (far - 1) / 2 - _advances(far, two)
 
 
-def _victim(slots: int, plan: Greedy, pinned: Any, at: Any, new_stage: Any) -> Any:
-    """Which snapshot makes room for that of step ``at``."""
+def _victim(slots: int, plan: Greedy, pinned: Any, at: Any) -> Any:
+    """Which snapshot makes room for that of step ``at``; where a stage begins, as if it had not yet."""
     if slots <= 2:
         return jnp.int32(slots - 1)
-    gain, victim = plan.gain, plan.victim
-    fresh_gain, fresh_victim = _gains(slots, plan.positions, pinned)
-    gain, victim = jnp.where(new_stage, fresh_gain, gain), jnp.where(new_stage, fresh_victim, victim)
     distance = at - plan.positions[slots - 1]
     last = jnp.where(pinned[slots - 1], -jnp.inf, _last_gain(slots, plan.positions, distance))
-    return jnp.where(last > gain + _relief(slots, distance), slots - 1, victim)
+    return jnp.where(last > plan.gain + _relief(slots, distance), slots - 1, plan.victim)
 
 
 def _look_ahead(slots: int, plan: Greedy, at: Any) -> Greedy:

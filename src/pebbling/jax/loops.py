@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from ..chain.schedule import Schedule
 from . import budget, registry  # noqa: F401
 from .body import Body, as_arrays, empty_tree, trace_body
 from .compat import is_concrete
+from .leaves import in_leaves
 from .masks import parts
 from .primitives import Plan, loop_p
 from .simplify import simplify
@@ -29,8 +31,13 @@ def scan(
     slots: int | None = None,
     memory: float | str | None = None,
     schedule: Schedule | None = None,
+    leaf: int | None = None,
+    policy: Callable[..., Any] | None = None,
 ) -> tuple[Any, Any]:
     """``jax.lax.scan`` whose gradient keeps a few states instead of all.
+
+    With ``leaf=K`` the plan is over leaves of K steps, whose residuals are kept while a leaf is
+    reversed, those that ``policy`` allows (one of ``jax.checkpoint_policies``).
 
     >>> import jax, jax.numpy as jnp
     >>> def last(x): return scan(lambda c, t: (jnp.sin(c) + t, c), x, jnp.arange(100.0), slots=5)[0]
@@ -40,6 +47,11 @@ def scan(
     asked = budget.Asked(slots, memory, schedule)
     flat, tree = as_arrays(xs)
     steps = _length(flat, length)
+    if leaf is not None and steps:
+        turned = partial(scan, slots=slots, memory=memory, schedule=schedule)
+        return in_leaves(f, init, tree_unflatten(tree, flat), steps, reverse, leaf, policy, turned)
+    if policy is not None:
+        raise ValueError("policy says which residuals the steps of a leaf keep: give leaf=, a number of steps, as well")
     body = trace_body(lambda i, carry, x: f(carry, x), init, flat, tree, "scan")
     plan = budget.plan(asked, body, steps, flat) if steps else None
     if plan is None:
@@ -108,9 +120,7 @@ def loop(
             slots=slots, memory=memory, schedule=schedule,
         )  # fmt: skip
         return last
-    return fori_loop(
-        0, steps, lambda i, x: body(i, x, *args), state, slots=slots, memory=memory, schedule=schedule
-    )
+    return fori_loop(0, steps, lambda i, x: body(i, x, *args), state, slots=slots, memory=memory, schedule=schedule)
 
 
 def _run(body: Body, count: list[Any], xs: list[Any], steps: int | None, plan: Plan, flip: bool) -> tuple[Any, Any]:
@@ -126,13 +136,15 @@ def _run(body: Body, count: list[Any], xs: list[Any], steps: int | None, plan: P
 
 
 def _length(xs: Sequence[Any], length: int | None) -> int:
-    found = {x.shape[0] if x.shape else None for x in xs}
-    if None in found:
+    found = {int(x.shape[0]) for x in xs if x.shape}
+    if not all(x.shape for x in xs):
         raise ValueError("scan got xs that are scalars: each leaf needs a leading axis")
     if length is not None:
         found.add(int(np.asarray(length)))
     if len(found) != 1:
         raise ValueError(
-            "scan got neither xs nor length" if not found else f"scan got leading axes and length {sorted(found)}: they must agree"
+            "scan got neither xs nor length"
+            if not found
+            else f"scan got leading axes and length {sorted(found)}: they must agree"
         )
     return found.pop()

@@ -19,7 +19,10 @@ from ..errors import BudgetError
 from ..units import format_bytes, parse_bytes
 from . import compat
 from .body import Body
+from .compat import ShapeDtypeStruct
 from .primitives import Plan, loop_p, run_loop
+
+_MOST_ONLINE = 512
 
 
 def plan_memory(memory: float | str, body: Body, xs: list[Any], steps: int | None) -> Plan | None:
@@ -36,8 +39,12 @@ def plan_memory(memory: float | str, body: Body, xs: list[Any], steps: int | Non
             minimum=least,
         )
     slots = 1 + (limit - least) // max(state, 1)
-    most = 1 << 12 if steps is None else max(1, steps - 1)
-    return Plan(min(slots, most))
+    if steps is not None:
+        return Plan(min(slots, max(1, steps - 1)))
+    slots = min(slots, _MOST_ONLINE)
+    while slots > 1 and (over := gradient_bytes(body, xs, None, Plan(slots)) - limit) > 0:
+        slots = max(1, slots - 1 - over // max(state, 1))  # the control of very many slots takes room as well
+    return Plan(slots)
 
 
 def gradient_bytes(body: Body, xs: list[Any], steps: int | None, plan: Plan | None) -> int:
@@ -58,7 +65,7 @@ def gradient_bytes(body: Body, xs: list[Any], steps: int | None, plan: Plan | No
     def types(wanted: bool) -> list[Any]:
         return [compat.shape_of(compat.aval_of(v)) for v, s in zip(values, smooth) if s is wanted]
 
-    count = [jax.ShapeDtypeStruct((), jnp.int32)] if steps is None else []
+    count = [ShapeDtypeStruct((), jnp.int32)] if steps is None else []
     if not any(smooth):
         return 0
     with compat.fresh_trace():

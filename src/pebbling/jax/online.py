@@ -267,7 +267,8 @@ def _batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params:
         sizes=(len(bk), len(bk) + len(bc), 1 + len(bz)), plan=params["plan"], store=store,
     )  # fmt: skip
     done, x, _, hints = parts(outs, [1, len(bz), 1])
-    result, out_dims = [*x, done[0]], [0] * len(bz) + [0]
+    out_dims = _dims([True] * (len(bz) + 1), 0)
+    result = [*x, done[0]]
     if store:
         ledger, _, kept = parts(hints, [1, 1])
         result += [*ledger, *kept]

@@ -48,7 +48,9 @@ class Plan:
 
     def rows(self, steps: int) -> Rows:
         """The rows for a known number of steps."""
-        return schedule_rows(self.schedule) if self.schedule else binomial_rows(steps, min(self.slots, max(steps - 1, 1)))
+        return (
+            schedule_rows(self.schedule) if self.schedule else binomial_rows(steps, min(self.slots, max(steps - 1, 1)))
+        )
 
     def room(self, steps: int | None) -> int:
         """The number of slots in the buffers."""

@@ -236,5 +236,3 @@ def _upper_bound(cond: Jaxpr, body: Jaxpr, cond_consts: int, consts: int) -> tup
     counter, limit = inner.invars.index(one), inner.invars.index(two)
     grows = _growth(body, 1 + consts + counter, counter), _growth(body, 1 + consts + limit, limit)
     return (counter, limit) if grows == (1, 0) else None
-
-

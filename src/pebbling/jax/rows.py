@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def binomial_rows(steps: int, slots: int) -> Rows:
     back = top + 1
     while back > 1 and first[top - back + 1][0] + back - 1 != steps - 1:
         back -= 1
-    backward = [(top, steps - 1, 0, top + 1, 0, top, steps - 1, back)]
+    backward: list[tuple[int, ...]] = [(top, steps - 1, 0, top + 1, 0, top, steps - 1, back)]
     for slot, start, length in reversed(rest):
         _segment(slot, start, length, slots, backward)
     used = max([top, *(row[3] + row[4] - 1 for row in backward if row[4])])
@@ -56,7 +57,8 @@ def binomial_rows(steps: int, slots: int) -> Rows:
 
 def _first_sweep(steps: int, slots: int) -> tuple[list[tuple[int, int]], list[tuple[int, int, int]]]:
     """The states kept on the first sweep as (position, slot), and the segments left to reverse after the last leaf."""
-    kept, rest, slot, start = [(0, 0)], [], 0, 0
+    kept, slot, start = [(0, 0)], 0, 0
+    rest: list[tuple[int, int, int]] = []
     length = steps
     while length > 1:
         free = slots - 1 - slot
@@ -101,7 +103,7 @@ def _segment(slot: int, start: int, length: int, slots: int, out: list[tuple[int
 def _forward(positions: list[int]) -> np.ndarray:
     """Rows that put the states of the given positions into slots 0, 1, 2, …"""
     rows: list[list[int]] = []
-    for slot, (before, position) in enumerate(zip(positions, positions[1:]), 1):
+    for slot, (before, position) in enumerate(pairwise(positions), 1):
         if position == before + 1 and rows:
             rows[-1][3] += 1
         else:
@@ -197,7 +199,9 @@ class _Reader:
         if self.at is None and step == target == 0:
             pass
         elif self.at is None or self.ahead == 0:
-            raise ScheduleError(f"the state of step {step} is stored twice, or without the first: that can't be compiled")
+            raise ScheduleError(
+                f"the state of step {step} is stored twice, or without the first: that can't be compiled"
+            )
         elif self.ahead == 1 and self.first and self.first[-1][2] + self.first[-1][3] == target:
             self.first[-1][3] += 1
         else:

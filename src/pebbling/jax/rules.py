@@ -19,7 +19,7 @@ def _moving(tangents: Sequence[Any]) -> list[bool]:
     return [type(t) is not Zero for t in tangents]
 
 
-def _zero(value: Any) -> Zero:
+def _zero(value: Any) -> Any:
     return Zero(compat.aval_of(value).to_tangent_aval())
 
 
@@ -38,7 +38,7 @@ def _dual_body(jaxpr: Jaxpr, ins: Sequence[Sequence[bool]], outs: Sequence[Seque
     def body(i: Any, *args: Any) -> list[Any]:
         groups = parts(args, [n for g in ins for n in (len(g), sum(g))])
         values, tangents = groups[0:-1:2], groups[1:-1:2]
-        out, moved = parts(call(i, *sum(values, []), *sum(tangents, [])), [len(flat_out)])
+        out, moved = parts(call(i, *(v for g in values for v in g), *(t for g in tangents for t in g)), [len(flat_out)])
         moved = spread(found, moved, lambda k: None)
         grouped, dots = parts(out, [len(g) for g in outs])[:-1], parts(moved, [len(g) for g in outs])[:-1]
         return [item for g, d, mask in zip(grouped, dots, outs) for item in (*g, *pick(mask, d))]
@@ -89,9 +89,7 @@ def reverse_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) 
         *count, *_with_tangents(consts, dc, mc), *_with_tangents(z, dz, mz), *_with_tangents(xs, dx, mx),
         *hints, *_with_tangents(w, dw, mw), *_with_tangents(us, du, mu),
     ]  # fmt: skip
-    total = tuple(
-        n + k for n, k in zip(sizes, [sum(mc), sum(mz), sum(mx), len(hints) - len(hint), sum(mw), sum(mu)])
-    )
+    total = tuple(n + k for n, k in zip(sizes, [sum(mc), sum(mz), sum(mx), len(hints) - len(hint), sum(mw), sum(mu)]))
     made = {
         "step": _dual_body(step, [mc, mz, mx], [mz]),
         "back": _dual_body(back, [mc, mz, mx, mw, mu], [mw, mv]),
@@ -237,7 +235,9 @@ def loop_transpose(cotangents: Sequence[Any], *args: Any, **params: Any) -> list
     call = evaluate(body)
 
     def back(i: Any, *values: Any) -> list[Any]:
-        kc, kz, kx, w, acc, u = parts(values, [len(lc) - len(tc), len(lz) - len(tz), len(lx) - len(tx), len(tz), len(tc)])
+        kc, kz, kx, w, acc, u = parts(
+            values, [len(lc) - len(tc), len(lz) - len(tz), len(lx) - len(tx), len(tz), len(tc)]
+        )
 
         def linear(*moved: Any) -> list[Any]:
             c, z, x = parts(moved, [len(tc), len(tz)])
@@ -267,6 +267,18 @@ def loop_transpose(cotangents: Sequence[Any], *args: Any, **params: Any) -> list
     ]  # fmt: skip
 
 
+def _without_cotangents(body: Jaxpr, inputs: int) -> Jaxpr:
+    """The body without the cotangents at its end, which it must not depend on."""
+    every = [True] * len(body.out_avals)
+    if any(compat.used_inputs(body, every)[inputs:]):
+        raise NotImplementedError(
+            "reverse-mode differentiation of a checkpointed gradient whose loop body has a custom_vjp rule that is not "
+            "linear in the cotangent (such as one that clips gradients): JAX calls it a derivative, but it has no "
+            "transpose; take the rule out of the loop, or differentiate forward over reverse"
+        )
+    return compat.prune(body, every, [True] * inputs + [False] * (len(body.in_avals) - inputs))
+
+
 def reverse_transpose(cotangents: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
     step, back, sizes, length = params["step"], params["back"], params["sizes"], params["length"]
     first = counted(length)
@@ -292,12 +304,13 @@ def reverse_transpose(cotangents: Sequence[Any], *args: Any, **params: Any) -> l
         return [*pick(lw, w), *pick(given, pick(lv, vs))]
 
     def forward(i: Any, *values: Any) -> list[Any]:
-        kc, kz, om, kx, up = parts(values, [known[0], known[1], len(omega), known[2]])
+        kc, kz, om, kx, up, fixed_w, fixed_u = parts(
+            values, [known[0], known[1], len(omega), known[2], len(upsilon), len(lw) - sum(lw)]
+        )
         c, z, x = none(lc, tc, kc), none(lz, tz, kz), none(lx, tx, kx)
 
         def linear(*moved: Any) -> list[Any]:
             w, u = parts(moved, [sum(lw)])
-            fixed_w, fixed_u = [zeros(a) for a in drop(lw, tw)], [zeros(a) for a in drop(lu, tu)]
             return outputs(reverse(i, *c, *z, *x, *merge(lw, fixed_w, w), *merge(lu, fixed_u, u)))
 
         new, gu = parts(compat.transpose(linear, [*pick(lw, tw), *pick(lu, tu)], [*om, *up]), [sum(lw)])
@@ -323,8 +336,7 @@ def reverse_transpose(cotangents: Sequence[Any], *args: Any, **params: Any) -> l
     index = back.in_avals[0]
     c, z, x = drop(lc, consts), drop(lz, z0), drop(lx, xs)
     types = [index, *drop(lc, tc), *drop(lz, tz), *map(compat.aval_of, omega), *drop(lx, tx), *up_types]
-    body = trace(forward, types)
-    body = compat.prune_outputs(body, [True] * len(body.out_avals))
+    body = _without_cotangents(trace(forward, [*types, *drop(lw, tw), *drop(lu, tu)]), len(types))
     outs = loop_p.bind(
         *count, *c, *z, *omega, *x, *upsilon,
         body=body, sizes=(len(c), len(z) + len(omega), len(x) + len(upsilon)), length=length, plan=params["plan"],

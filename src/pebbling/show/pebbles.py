@@ -17,7 +17,8 @@ from .frame import LEFT, RIGHT, WIDTH, Sign, draw_legend, draw_title
 from .panel import Panel, draw_panel
 from .scale import Scale, scale_of
 from .svg import Page, number
-from .trace import Trace, trace
+from .trace import Trace
+from .walk import trace
 from .words import describe, tier_names
 
 _HEIGHT, _PANEL, _GAP = 380.0, 92.0, 24.0

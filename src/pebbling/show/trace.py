@@ -1,25 +1,17 @@
-"""A schedule laid out in time, as coarse as the picture needs it.
-
-The walk goes down the tree of spans and stops at spans that take less time than ``finest``: what
-happens inside one is a blur of known extent, known peak and known change, and everything around it
-is exact. A picture of fixed width therefore takes about as long for a million steps as for a
-thousand. With ``finest = 0`` every action is there.
-"""
+"""A schedule laid out in time: what a picture shows, and how actions become that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ..chain.actions import Action, Advance, Free, Record, Restore, Reverse, Store, Turn
-from ..chain.schedule import Schedule
-from ..chain.spans import Each, Item, Span, Sub
-from ..chain.tally import Counter, size_of
-from .clock import Clock, durations
-
-_MOST = 100_000
+from ..chain.cost import Model
+from ..chain.spans import Each
+from ..chain.tally import size_of
+from .clock import Clock
 
 
 class Line(NamedTuple):
@@ -81,135 +73,122 @@ class Trace:
     time: float = 0.0
 
 
-def trace(schedule: Schedule, clock: Clock, counter: Counter, finest: float = 0.0) -> Trace:
-    """Lay out a schedule; ``counter`` says what spans and actions hold.
+class Tracer:
+    """Follows a stream of actions and stretches of it; ``singly`` takes runs of tapes step by step."""
 
-    Plans with very many slots nest so deeply that even spans that take long are too many; ``finest``
-    then grows until a picture's worth is left.
-    """
-    times = durations(schedule, clock)
-    while True:
-        walk = _Walk(schedule, clock, counter, finest)
-        if walk.go(times, _MOST if finest else None):
-            return walk.result
-        finest *= 4
-
-
-class _Walk:
-    """One walk down the tree of spans, and what is held on the way."""
-
-    def __init__(self, schedule: Schedule, clock: Clock, counter: Counter, finest: float) -> None:
-        tiers = len(counter.model.rooms)
-        self.schedule, self.clock, self.counter, self.finest = schedule, clock, counter, finest
-        self.result = Trace(held=[[(0.0, 0.0)] for _ in range(tiers)])
+    def __init__(self, model: Model, clock: Clock, singly: bool) -> None:
+        self.model, self.clock, self.singly = model, clock, singly
+        self.result = Trace(held=[[(0.0, 0.0)] for _ in model.rooms])
         self.now = 0.0
-        self.sweeping = False
-        self.slots: dict[tuple[int, int], tuple[int, float]] = {}
-        self.latest: list[tuple[int, tuple[int, int]]] = []  # a heap, the latest step first
-        self.recorded: list[Line] = []
+        self._sweeping = False
+        self._slots: dict[tuple[int, int], tuple[int, float]] = {}
+        self._latest: list[tuple[int, tuple[int, int]]] = []  # a heap, the latest step first
+        self._recorded: list[Line] = []
 
-    def go(self, times: dict[Span, float], most: int | None) -> bool:
-        """Walk through all; false if that takes more than ``most`` spans."""
-        left = most or -1
-        stack: list[tuple[int, Iterator[Item]]] = [(0, iter(self.schedule.expand(self.schedule.root)))]
-        while stack:
-            base, items = stack[-1]
-            item = next(items, None)
-            if item is None:
-                stack.pop()
-            elif not isinstance(item, Sub):
-                self._do(item, base)
-            elif times[item.span] < self.finest:
-                self._pass(base + item.offset, item.span, times[item.span])
-            elif not left:
-                return False
-            else:
-                left -= 1
-                stack.append((base + item.offset, iter(self.schedule.expand(item.span))))
-        self.result.time = self.now
-        for corners in self.result.held:
-            corners.append((self.now, corners[-1][1]))
-        return True
-
-    def _pass(self, first: int, span: Span, time: float) -> None:
-        """Go by a span that is too short to look into."""
-        self.sweeping = False
-        count = self.counter.count(span)
-        self.result.blurs.append(Blur(self.now, self.now + time, first, first + span[0]))
-        for tier, high in enumerate(count.highs):
-            self._change(tier, high)
-        self.now += time
-        for tier, high in enumerate(count.highs):
-            self._change(tier, count.held[tier] - high)
-        while self.latest and -self.latest[0][0] >= first:
-            step, place = heappop(self.latest)
-            if self.slots.get(place, (None, 0.0))[0] == -step:  # of no use to any step left, so it was freed in there
-                self._end(place)
-
-    def _do(self, item: Action | Each, base: int) -> None:
-        if isinstance(item, Each) and not self.finest:
+    def do(self, item: Action | Each, base: int) -> None:
+        """Follow one action or run, whose steps are counted from ``base``."""
+        if isinstance(item, Each) and self.singly:
             steps = range(item.start, item.stop)
             for step in steps if item.kind is Record else steps[::-1]:
-                self._do(item.kind(step), base)
+                self.do(item.kind(step), base)
             return
-        model, result = self.counter.model, self.result
+        model, result = self.model, self.result
         start, stop = self.now, self.now + self.clock.takes(item, base)
         match item:
             case Advance(first, last):
-                if not self.sweeping:
-                    result.sweeps.append([])
-                result.sweeps[-1].append(Line(start, base + first, stop, base + last))
+                self._sweep(Line(start, base + first, stop, base + last))
             case Store(step, slot, tier):
                 result.marks.append(Mark(Store(base + step, slot, tier), start, stop))
-                self.slots[tier, slot] = base + step, start
-                heappush(self.latest, (-base - step, (tier, slot)))
+                self._keep(base + step, (tier, slot))
                 self._change(tier, size_of(model.state, base + step))
             case Restore(step, slot, tier):
                 result.marks.append(Mark(Restore(base + step, slot, tier), start, stop))
             case Free(step, slot, tier):
                 self._change(tier, -size_of(model.state, base + step))
-                if (tier, slot) in self.slots:
+                if (tier, slot) in self._slots:
                     self._end((tier, slot))
             case Turn(step):
                 result.marks.append(Mark(Turn(base + step), start, stop))
             case Record(step):
                 result.marks.append(Mark(Record(base + step), start, stop))
-                self.recorded.append(Line(start, base + step, stop, base + step + 1))
+                self._recorded.append(Line(start, base + step, stop, base + step + 1))
                 self._change(0, size_of(model.tape, base + step))
             case Reverse(step):
                 result.marks.append(Mark(Reverse(base + step), start, stop))
-                result.tapes.append(Taped(self.recorded.pop(), Line(start, base + step + 1, stop, base + step)))
+                result.tapes.append(Taped(self._recorded.pop(), Line(start, base + step + 1, stop, base + step)))
                 self.now = stop
                 self._change(0, -size_of(model.tape, base + step))
             case Each(kind, first, last) if kind is Record:
-                self.recorded.append(Line(start, base + first, stop, base + last))
+                self._recorded.append(Line(start, base + first, stop, base + last))
                 self._change(0, self._tapes(base + first, base + last), stop - start)
             case Each(_, first, last):
                 self._reverse_run(Line(start, base + last, stop, base + first))
                 self._change(0, -self._tapes(base + first, base + last), stop - start)
         self.now = stop
         if not isinstance(item, Store | Free):
-            self.sweeping = isinstance(item, Advance)
+            self._sweeping = isinstance(item, Advance)
+
+    def pass_by(self, first: int, last: int, time: float, held: Sequence[float], highs: Sequence[float]) -> None:
+        """Follow a stretch that reverses steps ``first … last-1`` without a look at how."""
+        self._sweeping = False
+        self.result.blurs.append(Blur(self.now, self.now + time, first, last))
+        for tier, high in enumerate(highs):
+            self._change(tier, high)
+        self.now += time
+        for tier, high in enumerate(highs):
+            self._change(tier, held[tier] - high)
+        while self._latest and -self._latest[0][0] >= first:
+            step, place = heappop(self._latest)
+            if self._slots.get(place, (None, 0.0))[0] == -step:  # of no use to any step left: it was freed in there
+                self._end(place)
+
+    def climb(self, first: int, last: int, time: float, held: Sequence[float], store: Store | None) -> Line:
+        """Follow a stretch that goes from step ``first`` to ``last`` and keeps things on the way, ``store`` for one."""
+        line = Line(self.now, first, self.now + time, last)
+        self._sweep(line)
+        self._sweeping = True
+        if store is not None:
+            self._keep(first + store.step, (store.tier, store.slot))
+        for tier, amount in enumerate(held):
+            self._change(tier, amount, time)
+        self.now += time
+        return line
+
+    def finish(self) -> Trace:
+        """All that was followed."""
+        self.result.time = self.now
+        for corners in self.result.held:
+            corners.append((self.now, corners[-1][1]))
+        return self.result
+
+    def _sweep(self, line: Line) -> None:
+        if not self._sweeping:
+            self.result.sweeps.append([])
+        self.result.sweeps[-1].append(line)
+
+    def _keep(self, step: int, place: tuple[int, int]) -> None:
+        self._slots[place] = step, self.now
+        heappush(self._latest, (-step, place))
 
     def _tapes(self, first: int, last: int) -> float:
-        tape = self.counter.model.tape
+        tape = self.model.tape
         return sum(tape[first:last]) if isinstance(tape, tuple) else tape * (last - first)
 
     def _reverse_run(self, run: Line) -> None:
         """Match a run of reversals with the runs of recordings that it undoes, last first."""
         rate = (run.stop - run.start) / (run.first - run.last)
         while run.first > run.last:
-            tape = self.recorded.pop()
+            tape = self._recorded.pop()
             down = max(run.last, tape.first)
             if down > tape.first:
                 tape, rest = _split(tape, down)
-                self.recorded.append(rest)
+                self._recorded.append(rest)
             middle = run.start + rate * (run.first - down)
             self.result.tapes.append(Taped(tape, Line(run.start, run.first, middle, down)))
             run = Line(middle, down, run.stop, run.last)
 
     def _end(self, place: tuple[int, int]) -> None:
-        step, start = self.slots.pop(place)
+        step, start = self._slots.pop(place)
         self.result.bars.append(Bar(start, self.now, step, place[0]))
 
     def _change(self, tier: int, amount: float, over: float = 0.0) -> None:

@@ -15,12 +15,13 @@ from ..units import format_bytes
 
 system: Any = os
 
+_NO_LINKS: int = getattr(os, "O_NOFOLLOW", 0)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def open_file(path: str, flags: int) -> int:
     """A descriptor; never follows a link that someone put in the place of a file."""
-    descriptor: int = system.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    descriptor: int = system.open(path, flags | _NO_LINKS, 0o600)
     return descriptor
 
 
@@ -34,15 +35,15 @@ def write_at(descriptor: int, buffers: Sequence[Any], offset: int) -> int:
     return offset
 
 
-def read_at(descriptor: int, buffers: Sequence[Any], offset: int) -> int:
-    """Fill the buffers one after the other; the offset where it ended, short if the file did."""
-    waiting = [memoryview(buffer) for buffer in buffers]
-    while waiting:
+def read_at(descriptor: int, buffers: Sequence[Any], size: int, offset: int) -> int:
+    """Fill buffers of ``size`` bytes in all, one after the other; the offset where it ended, short if the file did."""
+    end = offset + size
+    got = system.preadv(descriptor, buffers, offset)
+    offset += got
+    while offset < end and got:
+        waiting = _without([memoryview(buffer) for buffer in buffers], size - (end - offset))
         got = system.preadv(descriptor, waiting, offset)
-        if not got:
-            break
         offset += got
-        waiting = _without(waiting, got)
     return offset
 
 

@@ -93,7 +93,7 @@ class HDF5(Store):
                 check = checksum(buffer, check)
         except (OSError, KeyError, ValueError, TypeError) as error:
             raise CorruptSnapshot(f"snapshot {key!r} in {self.path} can't be read: {error}") from error
-        if f"{check:024x}" != group.attrs["check"]:
+        if check != group.attrs["check"]:
             raise CorruptSnapshot(f"snapshot {key!r} in {self.path} is not what was written: its bytes fail the check")
         return finish()
 
@@ -131,7 +131,7 @@ class HDF5(Store):
             group.create_dataset(str(number), data=typed)
             check = checksum(buffer, check)
         group.create_dataset("structure", data=np.frombuffer(meta, np.uint8))
-        group.attrs["check"] = f"{check:024x}"
+        group.attrs["check"] = check
         group.attrs["structure check"] = zlib.crc32(meta)
 
     def _count(self, key: Key, group: Any) -> None:

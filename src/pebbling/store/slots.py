@@ -201,7 +201,7 @@ class Slots:
     def _describe(self, descriptor: int, key: Key, entry: Entry, path: str) -> Layout:
         meta = bytearray(entry.meta)
         offset = _START + entry.data
-        end = files.read_at(descriptor, [meta], offset)
+        end = files.read_at(descriptor, [meta], entry.meta, offset)
         if end != offset + entry.meta:
             raise _corrupt(key, path, f"the file ends at byte {end}")
         if zlib.crc32(meta) != entry.meta_check:
@@ -214,7 +214,7 @@ class Slots:
     def _load(self, descriptor: int, key: Key, entry: Entry, path: str, buffers: list[np.ndarray]) -> None:
         check, offset = 0, _START
         for batch, size in batches([*buffers, np.empty(entry.meta, np.uint8)]):
-            end = files.read_at(descriptor, batch, offset)
+            end = files.read_at(descriptor, batch, size, offset)
             if end != offset + size:
                 raise _corrupt(key, path, f"the file ends at byte {end}")
             offset = end

@@ -17,7 +17,6 @@ import hashlib
 import io
 import pickle
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,7 @@ def digest(content: np.ndarray) -> int:
     """64 bits that stand for an array of bytes of known length."""
     count = content.size // 8
     words = content[: 8 * count].view(np.uint64)
-    weights = _weights()
+    weights = _WEIGHTS
     mixed = np.empty(min(count, _BLOCK), np.uint64)
     total = int.from_bytes(content[8 * count :].tobytes(), "little")
     for start in range(0, count, _BLOCK):
@@ -122,7 +121,6 @@ def _same(first: Any, second: Any) -> bool:
     return spec == other and all(map(np.array_equal, _values(kind, spec, data), _values(kind, other, others)))
 
 
-@cache
 def _weights() -> np.ndarray:
     """Odd 64-bit numbers from the generator SplitMix64, so that they are the same everywhere."""
     with np.errstate(over="ignore"):
@@ -130,3 +128,6 @@ def _weights() -> np.ndarray:
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return (mixed ^ (mixed >> np.uint64(31))) | np.uint64(1)
+
+
+_WEIGHTS = _weights()  # with the import, so that no run within a budget has to find room for them

@@ -22,8 +22,8 @@ def cases(case):
     for name in ("std", "var"):
         for ddof in (1, 2):
             yield case(f"{name} ddof={ddof}", _reduce(name, ddof=ddof, axis=0), ("normal", (4, 2)))
+    holes = np.array([[1.0, np.nan, 0.3], [0.2, -1.0, np.nan]])
     for name in ("nansum", "nanmean", "nanmax", "nanmin"):
-        holes = np.array([[1.0, np.nan, 0.3], [0.2, -1.0, np.nan]])
         for axis, keepdims in itertools.product((None, 0, 1), (False, True)):
             f = lambda np, x, n=name, a=axis, k=keepdims: getattr(np, n)(x + holes, axis=a, keepdims=k)  # noqa: E731
             yield case(f"{name} axis={axis} keepdims={keepdims}", f, ("normal", (2, 3)), jax=axis == 1)

@@ -3,7 +3,6 @@
 The module is an engine in the sense of ``pebbling.engine.protocol``.
 """
 
-from . import rules as _rules
 from .dual import Dual
 from .node import custom
 from .rules.create import array, asarray

@@ -3,7 +3,8 @@
 A traced array is assigned to by giving it a new value, so two names for one array agree by themselves.
 A view (``y = x[1:]``) is another traced array. It keeps its base alive and knows how it came from it;
 the base knows its views weakly. When one of them changes, its bases get the change written into them
-and every other live view is taken again, so that all stay what NumPy would show.
+and every other live view is taken again, so that all stay what NumPy would show. A new value keeps the
+memory layout of the old one, because that decides whether a later ``reshape`` is a view.
 """
 
 from __future__ import annotations
@@ -22,26 +23,28 @@ from .traced import Traced, highest, is_array, plain
 class Alias:
     """How one traced array shares memory with others."""
 
-    __slots__ = ("again", "base", "crowd", "index", "refusal", "views")
+    __slots__ = ("again", "base", "index", "refusal", "views")
 
-    def __init__(
-        self, base: Traced | None = None, again: Callable[[Any], Any] | None = None, index: Any = None
-    ) -> None:
-        self.base, self.again, self.index = base, again, index
-        self.views: list[ref[Traced]] = []
-        self.crowd = 16
+    def __init__(self, base: Any = None, again: Callable[[Any], Any] | None = None, index: Any = None) -> None:
+        self.base = base
+        self.again = again
+        self.index = index
+        self.views: list[ref[Traced]] | None = None
         self.refusal: str | None = None
 
 
 def link(base: Traced, view: Traced, again: Callable[[Any], Any] | None, index: Any = None) -> None:
     """Note that ``view`` looks into ``base``: it is ``again(base)``, or ``base[index]``."""
-    if base.alias is None:
-        base.alias = Alias()
-    known = base.alias
-    if len(known.views) >= known.crowd:
-        known.views = [seen for seen in known.views if seen() is not None]
-        known.crowd = 2 * len(known.views) + 16
-    known.views.append(ref(view))
+    alias = base.alias
+    if alias is None:
+        alias = base.alias = Alias()
+    if alias.views is None:
+        alias.views = [ref(view)]
+    else:
+        count = len(alias.views)
+        if count >= 16 and count & (count - 1) == 0:  # at 16, 32, 64, …, so that clearing costs little on average
+            alias.views = [seen for seen in alias.views if seen() is not None]
+        alias.views.append(ref(view))
     view.alias = Alias(base, again, index)
 
 
@@ -63,9 +66,9 @@ def assign(x: Any, index: Any, part: Any) -> None:
     _check(x, part)
     if np.iscomplexobj(plain(part)) and x.dtype.kind != "c":
         raise TypeError(f"can't assign complex numbers into an array of {x.dtype}")
+    strides = plain(x).strides
     x.write(index, part)
-    if alias is not None:
-        _tell(x)
+    _changed(x, strides)
 
 
 def augment(x: Any, new: Any) -> Any:
@@ -79,9 +82,9 @@ def augment(x: Any, new: Any) -> Any:
         if not np.can_cast(new.dtype, x.dtype, "same_kind"):
             raise TypeError(f"can't cast the result from {new.dtype} to {x.dtype} in place")
         new = new.astype(x.dtype)
+    strides = plain(x).strides
     x.become(new)
-    if x.alias is not None:
-        _tell(x)
+    _changed(x, strides)
     return x
 
 
@@ -102,23 +105,44 @@ def _check(x: Any, part: Any) -> None:
         )
 
 
-def _tell(x: Any) -> None:
-    """Bring all that shares memory with ``x`` in line with its new value."""
-    _refresh(x)
-    child, base = x, x.alias.base
-    while base is not None:
-        _write_back(base, child)
-        _refresh(base, but=child)
-        child, base = base, base.alias.base
+def _changed(x: Any, strides: tuple[int, ...], but: Any = None) -> None:
+    """Bring all that shares memory with ``x`` in line with its new value; ``but`` is the view it came from."""
+    alias = x.alias
+    base = None if alias is None else alias.base
+    if base is not None:
+        before = plain(base).strides
+        _write_back(base, x)
+        _changed(base, before, but=x)
+    if plain(x).strides != strides:
+        if base is None:
+            x.value = _laid_out(x.value, strides)
+        else:
+            x.become(_again(base, alias))
+    if alias is not None:
+        _refresh(x, but)
 
 
-def _refresh(x: Any, but: Any = None) -> None:
-    for seen in list(x.alias.views):
+def _again(base: Any, alias: Alias) -> Any:
+    return base[alias.index] if alias.again is None else alias.again(base)
+
+
+def _refresh(x: Any, but: Any) -> None:
+    for seen in x.alias.views or ():
         view: Any = seen()
         if view is not None and view is not but:
-            again = view.alias.again
-            view.become(x[view.alias.index] if again is None else again(x))
-            _refresh(view)
+            view.become(_again(x, view.alias))
+            _refresh(view, None)
+
+
+def _laid_out(value: Any, strides: tuple[int, ...]) -> Any:
+    """The same value in memory of the given strides."""
+    if isinstance(value, Traced):
+        return value.revalue(value, _laid_out(value.value, strides))
+    reach = [(n - 1) * s for n, s in zip(value.shape, strides)]
+    room = np.empty(sum(map(abs, reach)) + value.itemsize, np.uint8)
+    new: Any = np.ndarray(value.shape, value.dtype, room, -sum(r for r in reach if r < 0), strides)
+    new[...] = value
+    return new
 
 
 def _write_back(base: Any, view: Any) -> None:
@@ -128,6 +152,8 @@ def _write_back(base: Any, view: Any) -> None:
     if alias.again is None:
         base.write(alias.index, view)
         return
+    if view.dtype != base.dtype:
+        raise refuse("an assignment through .real or .imag has no derivative rule", "Assign to the array itself")
     positions = alias.again(np.arange(base.size).reshape(base.shape))
     if np.unique(positions).size < positions.size:
         raise ValueError("assignment destination is read-only: several of its elements are the same memory")

@@ -62,6 +62,9 @@ class Array(Traced):
             kwargs = {name: value for name, value in kwargs.items() if name != "out"}
         return find(func).run(args, kwargs)
 
+    def __getitem__(self, index: Any) -> Any:
+        raise NotImplementedError
+
     def __setitem__(self, index: Any, part: Any) -> None:
         assign(self, index, part)
 
@@ -79,7 +82,7 @@ class Array(Traced):
     __gt__, __ge__ = _compare(operator.gt), _compare(operator.ge)
     __eq__, __ne__ = _compare(operator.eq), _compare(operator.ne)
 
-    def __ifloordiv__(self, other: Any) -> Any:
+    def __ifloordiv__(self, other: Any) -> Any:  # type: ignore[misc]
         return augment(self, self.constant(self // other))
 
     def __divmod__(self, other: Any) -> Any:
@@ -119,7 +122,11 @@ class Array(Traced):
     diagonal, repeat, take = _method(np.diagonal), _method(np.repeat), _method(np.take)
     argmax, argmin, argsort = _method(np.argmax), _method(np.argmin), _method(np.argsort)
     any, all, nonzero, round = _method(np.any), _method(np.all), _method(np.nonzero), _method(np.round)
-    conj = conjugate = lambda self: np.conjugate(self)
+
+    def conj(self) -> Any:
+        return np.conjugate(self) if self.dtype.kind == "c" else self
+
+    conjugate = conj
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
         return np.reshape(self, shape[0] if len(shape) == 1 else shape, **kwargs)
@@ -143,7 +150,8 @@ class Array(Traced):
         if not position:
             return item(self)
         where = position[0] if len(position) == 1 else position
-        return (np.ravel(self) if isinstance(where, int | np.integer) else self)[where].item()
+        elements: Any = np.ravel(self) if isinstance(where, int | np.integer) else self
+        return elements[where].item()
 
     def tolist(self) -> Any:
         return [row.tolist() for row in self] if self.ndim else self.item()
@@ -206,7 +214,8 @@ class Array(Traced):
     def __float__(self) -> float:
         raise refuse(
             "float() of a traced number loses its derivative",
-            "Use the number itself and functions of np in place of math; float(stop_gradient(x)) cuts the derivative",
+            "Use functions of np in place of math; to fill an array, make it with np.zeros_like(x); "
+            "float(stop_gradient(x)) cuts the derivative on purpose",
         )
 
     def __complex__(self) -> complex:

@@ -15,7 +15,11 @@ from .indexing import add_at, put
 from .kinds import Elementwise
 from .table import UNARY
 from .tape import ONLY_HERE, meta
-from .var import NUMBERS
+from .traced import numbers
+from .var import OPERATORS
+
+
+NUMBERS = frozenset({float, int, np.float64, np.float32})
 
 
 class Dual(Array):
@@ -54,7 +58,7 @@ class Dual(Array):
 
     def elementwise(self, kind: Elementwise, args: Sequence[Any]) -> Any:
         values = [self.peel(arg) for arg in args]
-        out = kind.func(*values)
+        out = numbers(kind.func(*values))
         total = None
         for arg, slope in zip(args, kind.slopes):
             t = self._tangent(arg)
@@ -64,7 +68,7 @@ class Dual(Array):
 
     def primitive(self, kind: Any, args: Sequence[Any], kwargs: dict[str, Any], positions: Sequence[int]) -> Any:
         values = [self.peel(arg) for arg in args]
-        out = kind.func(*values, **kwargs)
+        out = numbers(kind.func(*values, **kwargs))
         if kind.view and out is values[positions[0]]:
             return args[positions[0]]
         tangents = [self._tangent(args[p]) for p in positions]
@@ -91,6 +95,10 @@ class Dual(Array):
                 x, t = self.value, self.tangent
                 out = ufunc(x)
                 return Dual(out, None if t is None else t * slope(out, x)(), self.level)
+        elif not kwargs and method == "__call__" and ufunc in OPERATORS and isinstance(self.value, ndarray):
+            forward, reflected = OPERATORS[ufunc]
+            left, right = inputs
+            return getattr(self, forward)(right) if left is self else getattr(self, reflected)(left)
         return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
 
     def __add__(self, other: Any) -> Any:
@@ -100,7 +108,7 @@ class Dual(Array):
             if t is not None and u is not None:
                 return Dual(x + y, t + u, self.level)
             t = u if t is None else t
-        elif type(other) in NUMBERS or type(other) is ndarray:
+        elif _is_constant(other):
             y = other
         else:
             return super().__add__(other)
@@ -113,7 +121,7 @@ class Dual(Array):
             y, u = other.value, other.tangent
             if u is not None:
                 t = -u if t is None else t - u
-        elif type(other) in NUMBERS or type(other) is ndarray:
+        elif _is_constant(other):
             y = other
         else:
             return super().__sub__(other)
@@ -127,7 +135,7 @@ class Dual(Array):
             if t is not None and u is not None:
                 return Dual(x * y, t * y + x * u, self.level)
             return Dual(x * y, (None if u is None else x * u) if t is None else t * y, self.level)
-        if type(other) in NUMBERS or type(other) is ndarray:
+        if _is_constant(other):
             return Dual(x * other, None if t is None else t * other, self.level)
         return super().__mul__(other)
 
@@ -139,9 +147,21 @@ class Dual(Array):
             if u is not None:
                 t = -out * u if t is None else t - out * u
             return Dual(out, None if t is None else t / y, self.level)
-        if type(other) in NUMBERS or type(other) is ndarray:
+        if _is_constant(other):
             return Dual(x / other, None if t is None else t / other, self.level)
         return super().__truediv__(other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self + other if _is_constant(other) else super().__radd__(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        if not _is_constant(other):
+            return super().__rsub__(other)
+        out, t = other - self.value, self.tangent
+        return Dual(out, None if t is None else _spread(-t, out), self.level)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self * other if _is_constant(other) else super().__rmul__(other)
 
     def __neg__(self) -> Any:
         return Dual(-self.value, None if self.tangent is None else -self.tangent, self.level)
@@ -150,7 +170,10 @@ class Dual(Array):
         x, t = self.value, self.tangent
         out = x[index]
         view = Dual(out, None if t is None else t[index], self.level)
-        if shares(out, x):
+        if type(out) is ndarray:
+            if out.base is not None and (out.base is x or out.base is x.base):
+                link(self, view, None, index)
+        elif shares(out, x):
             link(self, view, None, index)
         return view
 
@@ -190,6 +213,10 @@ class Dual(Array):
     def _alone_tangent(self) -> bool:
         alone = type(self.tangent) is ndarray and getrefcount(self.tangent) == ONLY_HERE and self.tangent.base is None
         return alone and self.tangent.flags.writeable
+
+
+def _is_constant(other: Any) -> bool:
+    return type(other) in NUMBERS or (type(other) is ndarray and other.dtype.kind != "O")
 
 
 def _is_plain(value: Any) -> bool:

@@ -19,19 +19,21 @@ READ_ONLY = (
 )
 
 
-class Lock:
+class Lock(weakref.ref):
     """One array that was writable, and how many tapes need it as it is."""
 
-    __slots__ = ("array", "count")
+    __slots__ = ("count", "key")
 
-    def __init__(self, array: np.ndarray) -> None:
-        key = id(array)
-        self.array = weakref.ref(array, lambda _: _locks.pop(key, None))
-        self.count = 0
+    key: int
+    count: int
 
 
 _locks: dict[int, Lock] = {}
 _waiting: list[Lock] = []
+
+
+def _forget(lock: Any) -> None:
+    _locks.pop(lock.key, None)
 
 
 def hold(held: dict[int, Lock], array: Any) -> None:
@@ -40,7 +42,9 @@ def hold(held: dict[int, Lock], array: Any) -> None:
         key = id(array)
         lock = _locks.get(key)
         if lock is None and array.flags.writeable:
-            lock = _locks[key] = Lock(array)
+            lock = Lock(array, _forget)
+            lock.key, lock.count = key, 0
+            _locks[key] = lock
             array.flags.writeable = False
         if lock is not None:
             if held.get(key) is lock:
@@ -77,7 +81,7 @@ def release(held: dict[int, Lock]) -> None:
 
 
 def _unlocked(lock: Lock) -> bool:
-    array = lock.array()
+    array = lock()
     if array is None or lock.count > 0:
         return True
     try:

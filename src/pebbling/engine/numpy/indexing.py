@@ -37,6 +37,8 @@ def repeats(index: Any) -> bool:
 
 def is_basic(index: Any) -> bool:
     """Whether an index takes a view: numbers, slices, ``...`` and ``None``."""
+    if type(index) is int or type(index) is slice:
+        return True
     items = index if type(index) is tuple else (index,)
     return not any(isinstance(item, ndarray | list | bool | np.bool_) for item in items)
 
@@ -117,7 +119,9 @@ def pull_write(grads: list[Any], entry: Any) -> None:
     _, i, j, index, shape, dtype = entry
     if j is not None:
         part = fit(written(grads[-1], index), shape, dtype)
-        accumulate(grads, j, np.array(part) if isinstance(part, ndarray) and part.base is not None else part)
+        if isinstance(part, ndarray) and part.base is not None:
+            part = np.array(part)  # before zeros are written into what it looks into
+        accumulate(grads, j, part)
     if is_own(grads, -1):
         grads[-1][index] = 0
         accumulate(grads, i, grads[-1])

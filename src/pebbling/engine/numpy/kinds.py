@@ -92,17 +92,30 @@ class Composed:
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         try:
-            inspect.signature(self.formula).bind(*args, **kwargs)
-        except TypeError as error:
-            raise refuse(f"{name_of(self.func)} has no derivative rule for this call: {error}", "Write it otherwise")
-        result = self.formula(*args, **kwargs)
+            result = self.formula(*args, **kwargs)
+        except TypeError:
+            self._check_arguments(args, kwargs)
+            raise
+        if self.exact:
+            return result
         top = highest(_leaves((args, kwargs)))
-        if self.exact or top is None:
+        if top is None:
             return result
         value = self.func(*map_tree(top.peel, args), **map_tree(top.peel, kwargs))
+        for leaf in _leaves(args):
+            if leaf is not value and top.peel(leaf) is value:
+                return leaf
         if isinstance(result, tuple | list):
             return type(value)([top.revalue(r, v) for r, v in zip(result, value)])
         return top.revalue(result, value)
+
+
+    def _check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        try:
+            inspect.signature(self.formula).bind(*args, **kwargs)
+        except TypeError as error:
+            reason = f"{name_of(self.func)} has no derivative rule for this call: {error}"
+            raise refuse(reason, "Leave that argument out or write the same with other functions") from None
 
 
 class Flat:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .tape import accumulate, fit
+from .tape import accumulate, fit, meta
 
 
 def pull_same(grads: list[Any], entry: Any) -> None:
@@ -34,6 +34,38 @@ def pull_subtract(grads: list[Any], entry: Any) -> None:
     g = grads[-1]
     accumulate(grads, entry[1], g)
     accumulate(grads, entry[2], -g)
+
+
+def pull_add_fit(grads: list[Any], entry: Any) -> None:
+    """``z = x + y``, broadcast or cast: (pull, x, y, (shape, dtype) of x, of y)."""
+    g = grads[-1]
+    _, i, j, like_x, like_y = entry
+    accumulate(grads, i, fit(g, *like_x))
+    accumulate(grads, j, fit(g, *like_y))
+
+
+def pull_subtract_fit(grads: list[Any], entry: Any) -> None:
+    """``z = x - y``, broadcast or cast: (pull, x, y, (shape, dtype) of x, of y)."""
+    g = grads[-1]
+    _, i, j, like_x, like_y = entry
+    accumulate(grads, i, fit(g, *like_x))
+    accumulate(grads, j, fit(-g, *like_y))
+
+
+def pull_multiply_fit(grads: list[Any], entry: Any) -> None:
+    """``z = x * y``, broadcast or cast: (pull, x, y, value of x, value of y)."""
+    g = grads[-1]
+    _, i, j, x, y = entry
+    accumulate(grads, i, fit(g * y, *meta(x)))
+    accumulate(grads, j, fit(g * x, *meta(y)))
+
+
+def pull_divide_fit(grads: list[Any], entry: Any) -> None:
+    """``z = x / y``, broadcast or cast: (pull, x, y, value of y, value of z, (shape, dtype) of x)."""
+    _, i, j, y, z, like_x = entry
+    part = grads[-1] / y
+    accumulate(grads, j, fit(-part * z, *meta(y)))
+    accumulate(grads, i, fit(part, *like_x))
 
 
 def pull_negative(grads: list[Any], entry: Any) -> None:
@@ -71,6 +103,12 @@ def pull_divide(grads: list[Any], entry: Any) -> None:
 def pull_shrink(grads: list[Any], entry: Any) -> None:
     """``y = x / c``: (pull, x, c)."""
     accumulate(grads, entry[1], grads[-1] / entry[2])
+
+
+def pull_over(grads: list[Any], entry: Any) -> None:
+    """``y = c / x``: (pull, x, value of x, value of y)."""
+    _, i, x, y = entry
+    accumulate(grads, i, -(grads[-1] / x) * y)
 
 
 def pull_unary(grads: list[Any], entry: Any) -> None:

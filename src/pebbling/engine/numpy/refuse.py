@@ -10,7 +10,8 @@ import numpy as np
 
 from ...errors import SourceError
 
-_INSIDE = (str(Path(__file__).resolve().parents[2]), str(Path(np.__file__).resolve().parent))
+_PACKAGES = Path(np.__file__).resolve().parents[1]
+_INSIDE = (str(Path(__file__).resolve().parents[2]), str(_PACKAGES / "numpy"), str(_PACKAGES / "scipy"))
 
 
 def refuse(reason: str, way_out: str) -> SourceError:

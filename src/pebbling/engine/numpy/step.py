@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import SourceError
 from ..protocol import Step
 from .dual import Dual
 from .hold import READ_ONLY
 from .tape import Tape, accumulate, next_level, walk_back
 from .traced import Traced, plain
-from .var import Var, leaf
+from .var import Var
+from .var import leaf as new_leaf
 
 
 def active(value: Any) -> bool:
@@ -67,13 +69,8 @@ def run_taped(
     sources = [i for i, value in enumerate(inputs) if (wrt is None or wrt[i]) and differentiable(value)]
     given = list(inputs)
     for i in sources:
-        given[i] = leaf(tape, inputs[i])
-    try:
-        outputs = list(step(given))
-    except ValueError as error:
-        if "read-only" in str(error):
-            error.add_note(READ_ONLY)
-        raise
+        given[i] = new_leaf(tape, inputs[i])
+    outputs = _run(step, given)
     del given
     places: list[int | None] = []
     for i, out in enumerate(outputs):
@@ -89,7 +86,18 @@ def step_jvp(step: Step, inputs: Sequence[Any], tangents: Sequence[Any]) -> tupl
     """Run one step with tangents; its outputs and theirs."""
     level = next_level()
     given = [Dual(x, t, level) if differentiable(x) else x for x, t in zip(inputs, tangents)]
-    return _split(list(step(given)), level)
+    return _split(_run(step, given), level)
+
+
+def _run(step: Step, given: list[Any]) -> list[Any]:
+    try:
+        return list(step(given))
+    except ValueError as error:
+        if isinstance(error.__cause__, SourceError):  # NumPy wraps what an assignment of a number runs into
+            raise error.__cause__ from None
+        if "read-only" in str(error):
+            error.add_note(READ_ONLY)
+        raise
 
 
 def step_vjp_dot(

@@ -90,7 +90,9 @@ def meta(value: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 def fit(part: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """``part`` as the cotangent of a value of this shape and dtype, which may have been broadcast or cast."""
-    if part.shape != shape:
+    if shape == () and part.shape != ():
+        part = part.sum()
+    elif part.shape != shape:
         if part.ndim < len(shape):
             part = part.reshape((1,) * (len(shape) - part.ndim) + part.shape)
         lead = part.ndim - len(shape)

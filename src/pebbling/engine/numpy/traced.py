@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from numpy import ndarray
+from numpy import dtype, ndarray
+
+from .refuse import refuse
+
+_OBJECTS = dtype(object)
 
 
 class Traced:
@@ -64,6 +68,13 @@ def plain(value: Any) -> Any:
     while isinstance(value, Traced):
         value = value.value
     return value
+
+
+def numbers(out: Any) -> Any:
+    """``out``, unless it is an array of Python objects, through which no derivative can be followed."""
+    if getattr(out, "dtype", None) is _OBJECTS:
+        raise refuse("an array of Python objects has no derivative", "Convert it with .astype(float)")
+    return out
 
 
 def is_array(value: Any) -> bool:

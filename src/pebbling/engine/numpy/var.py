@@ -19,10 +19,13 @@ from .arraylike import Array
 from .hold import hold, hold_captured
 from .indexing import freeze, pull_getitem, pull_write, put
 from .kinds import Elementwise
+from .rules.arithmetic import base_slope
 from .table import UNARY
 from .tape import ONLY_HERE, Tape, meta
+from .traced import numbers
 
-NUMBERS = frozenset({float, int, np.float64, np.float32})
+ARRAYS = frozenset({ndarray, np.float64})
+CONSTANTS = frozenset({ndarray, float, int, np.float64, np.float32})
 OPERATORS: dict[Any, tuple[str, str]] = {
     np.add: ("__add__", "__radd__"),
     np.subtract: ("__sub__", "__rsub__"),
@@ -69,20 +72,22 @@ class Var(Array):
         return Var(value, self.tape, len(self.tape) - 1)
 
     def elementwise(self, kind: Elementwise, args: Sequence[Any]) -> Any:
-        values = [self.peel(arg) for arg in args]
-        out = kind.func(*values)
+        tape = self.tape
+        values = [arg.value if type(arg) is Var and arg.tape is tape else arg for arg in args]
+        out = numbers(kind.func(*values))
         parts = []
         for arg, value, slope in zip(args, values, kind.slopes):
             if value is not arg and slope is not None:
                 parts.append((arg.index, slope(out, *values), *meta(value)))
         if not parts:
             return self.constant(out)
-        hold_captured(self.tape.held, [part[1] for part in parts])
+        hold_captured(tape.held, [part[1] for part in parts])
         return self._note(out, (pulls.pull_elementwise, parts))
 
     def primitive(self, kind: Any, args: Sequence[Any], kwargs: dict[str, Any], positions: Sequence[int]) -> Any:
-        values = [self.peel(arg) for arg in args]
-        out = kind.func(*values, **kwargs)
+        tape = self.tape
+        values = [arg.value if type(arg) is Var and arg.tape is tape else arg for arg in args]
+        out = numbers(kind.func(*values, **kwargs))
         if kind.view and out is values[positions[0]]:
             return args[positions[0]]
         vjps = kind.derive(out, *values, **kwargs)[0]
@@ -91,7 +96,7 @@ class Var(Array):
             arg = args[position]
             if values[position] is not arg and vjp is not None:
                 parts.append((arg.index, vjp, *meta(values[position])))
-        hold_captured(self.tape.held, [part[1] for part in parts])
+        hold_captured(tape.held, [part[1] for part in parts])
         result = self._note(out, (pulls.pull_primitive, parts))
         if isinstance(out, tuple):
             return _items(result)
@@ -110,7 +115,7 @@ class Var(Array):
                 tape = self.tape
                 tape.append((pulls.pull_unary, self.index, slope(out, x)))
                 return Var(out, tape, len(tape) - 1)
-        elif not kwargs and method == "__call__" and ufunc in OPERATORS and type(self.value) is ndarray:
+        elif not kwargs and method == "__call__" and ufunc in OPERATORS and type(self.value) in ARRAYS:
             forward, reflected = OPERATORS[ufunc]
             left, right = inputs
             return getattr(self, forward)(right) if left is self else getattr(self, reflected)(left)
@@ -118,83 +123,112 @@ class Var(Array):
 
     def __add__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
-        if type(other) is Var and other.tape is tape:
-            y = other.value
-            if type(x) is ndarray and type(y) is ndarray and x.dtype is y.dtype and x.shape == y.shape:
-                tape.append((pulls.pull_add, self.index, other.index))
-                return Var(x + y, tape, len(tape) - 1)
-        elif type(other) in NUMBERS or type(other) is ndarray:
-            out = x + other
-            if type(x) is ndarray and out.dtype is x.dtype and out.shape == x.shape:
-                tape.append((pulls.pull_same, self.index))
-                return Var(out, tape, len(tape) - 1)
+        if type(x) in ARRAYS:
+            if type(other) is Var and other.tape is tape:
+                y = other.value
+                if type(y) in ARRAYS:
+                    if x.dtype is y.dtype and x.shape == y.shape:
+                        tape.append((pulls.pull_add, self.index, other.index))
+                    else:
+                        tape.append((pulls.pull_add_fit, self.index, other.index, meta(x), meta(y)))
+                    return Var(x + y, tape, len(tape) - 1)
+            elif type(other) in CONSTANTS:
+                out = x + other
+                if out.dtype is x.dtype and out.shape == x.shape:
+                    tape.append((pulls.pull_same, self.index))
+                    return Var(out, tape, len(tape) - 1)
         return super().__add__(other)
 
     def __radd__(self, other: Any) -> Any:
-        if type(self.value) is ndarray:
-            return self + other
-        return super().__radd__(other)
+        return self + other if type(self.value) in ARRAYS and type(other) in CONSTANTS else super().__radd__(other)
 
     def __sub__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
-        if type(other) is Var and other.tape is tape:
-            y = other.value
-            if type(x) is ndarray and type(y) is ndarray and x.dtype is y.dtype and x.shape == y.shape:
-                tape.append((pulls.pull_subtract, self.index, other.index))
-                return Var(x - y, tape, len(tape) - 1)
-        elif type(other) in NUMBERS or type(other) is ndarray:
-            out = x - other
-            if type(x) is ndarray and out.dtype is x.dtype and out.shape == x.shape:
-                tape.append((pulls.pull_same, self.index))
-                return Var(out, tape, len(tape) - 1)
+        if type(x) in ARRAYS:
+            if type(other) is Var and other.tape is tape:
+                y = other.value
+                if type(y) in ARRAYS:
+                    if x.dtype is y.dtype and x.shape == y.shape:
+                        tape.append((pulls.pull_subtract, self.index, other.index))
+                    else:
+                        tape.append((pulls.pull_subtract_fit, self.index, other.index, meta(x), meta(y)))
+                    return Var(x - y, tape, len(tape) - 1)
+            elif type(other) in CONSTANTS:
+                out = x - other
+                if out.dtype is x.dtype and out.shape == x.shape:
+                    tape.append((pulls.pull_same, self.index))
+                    return Var(out, tape, len(tape) - 1)
         return super().__sub__(other)
 
     def __rsub__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
-        if type(other) in NUMBERS or type(other) is ndarray:
+        if type(x) in ARRAYS and type(other) in CONSTANTS:
             out = other - x
-            if type(x) is ndarray and out.dtype is x.dtype and out.shape == x.shape:
+            if out.dtype is x.dtype and out.shape == x.shape:
                 tape.append((pulls.pull_negative, self.index))
                 return Var(out, tape, len(tape) - 1)
         return super().__rsub__(other)
 
     def __mul__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
-        if type(other) is Var and other.tape is tape:
-            y = other.value
-            if type(x) is ndarray and type(y) is ndarray and x.dtype is y.dtype and x.shape == y.shape:
-                tape.append((pulls.pull_multiply, self.index, other.index, x, y))
-                return Var(x * y, tape, len(tape) - 1)
-        elif type(other) in NUMBERS or type(other) is ndarray:
-            out = x * other
-            if type(x) is ndarray and out.dtype is x.dtype and out.shape == x.shape:
-                if type(other) is ndarray:
-                    hold(tape.held, other)
-                tape.append((pulls.pull_scale, self.index, other))
-                return Var(out, tape, len(tape) - 1)
+        if type(x) in ARRAYS:
+            if type(other) is Var and other.tape is tape:
+                y = other.value
+                if type(y) in ARRAYS:
+                    same = x.dtype is y.dtype and x.shape == y.shape
+                    pull = pulls.pull_multiply if same else pulls.pull_multiply_fit
+                    tape.append((pull, self.index, other.index, x, y))
+                    return Var(x * y, tape, len(tape) - 1)
+            elif type(other) in CONSTANTS:
+                out = x * other
+                if out.dtype is x.dtype and out.shape == x.shape:
+                    if type(other) is ndarray:
+                        hold(tape.held, other)
+                    tape.append((pulls.pull_scale, self.index, other))
+                    return Var(out, tape, len(tape) - 1)
         return super().__mul__(other)
 
     def __rmul__(self, other: Any) -> Any:
-        if type(self.value) is ndarray:
-            return self * other
-        return super().__rmul__(other)
+        return self * other if type(self.value) in ARRAYS and type(other) in CONSTANTS else super().__rmul__(other)
 
     def __truediv__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
-        if type(other) is Var and other.tape is tape:
-            y = other.value
-            if type(x) is ndarray and type(y) is ndarray and x.dtype is y.dtype and x.shape == y.shape:
-                out = x / y
-                tape.append((pulls.pull_divide, self.index, other.index, y, out))
-                return Var(out, tape, len(tape) - 1)
-        elif type(other) in NUMBERS or type(other) is ndarray:
-            out = x / other
-            if type(x) is ndarray and out.dtype is x.dtype and out.shape == x.shape:
-                if type(other) is ndarray:
-                    hold(tape.held, other)
-                tape.append((pulls.pull_shrink, self.index, other))
-                return Var(out, tape, len(tape) - 1)
+        if type(x) in ARRAYS:
+            if type(other) is Var and other.tape is tape:
+                y = other.value
+                if type(y) in ARRAYS:
+                    out = x / y
+                    if x.dtype is y.dtype and x.shape == y.shape:
+                        tape.append((pulls.pull_divide, self.index, other.index, y, out))
+                    else:
+                        tape.append((pulls.pull_divide_fit, self.index, other.index, y, out, meta(x)))
+                    return Var(out, tape, len(tape) - 1)
+            elif type(other) in CONSTANTS:
+                out = x / other
+                if out.dtype is x.dtype and out.shape == x.shape:
+                    if type(other) is ndarray:
+                        hold(tape.held, other)
+                    tape.append((pulls.pull_shrink, self.index, other))
+                    return Var(out, tape, len(tape) - 1)
         return super().__truediv__(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        tape, x = self.tape, self.value
+        if type(x) in ARRAYS and type(other) in CONSTANTS:
+            out = other / x
+            if out.dtype is x.dtype and out.shape == x.shape:
+                tape.append((pulls.pull_over, self.index, x, out))
+                return Var(out, tape, len(tape) - 1)
+        return super().__rtruediv__(other)
+
+    def __pow__(self, other: Any) -> Any:
+        tape, x = self.tape, self.value
+        if type(x) in ARRAYS and (type(other) is int or type(other) is float):
+            out = x**other
+            if out.dtype is x.dtype:
+                tape.append((pulls.pull_unary, self.index, base_slope(out, x, other)))
+                return Var(out, tape, len(tape) - 1)
+        return super().__pow__(other)
 
     def __neg__(self) -> Any:
         self.tape.append((pulls.pull_negative, self.index))
@@ -203,10 +237,13 @@ class Var(Array):
     def __getitem__(self, index: Any) -> Any:
         tape, x = self.tape, self.value
         out = x[index]
-        kept = freeze(tape.held, index)
-        tape.append((pull_getitem, self.index, kept, *meta(x)))
+        kept = index if type(index) is int or type(index) is slice else freeze(tape.held, index)
+        tape.append((pull_getitem, self.index, kept, x.shape, x.dtype))
         view = Var(out, tape, len(tape) - 1)
-        if shares(out, x):
+        if type(out) is ndarray:
+            if out.base is not None and (out.base is x or out.base is x.base):
+                link(self, view, None, index)
+        elif shares(out, x):
             link(self, view, None, index)
         return view
 

@@ -32,7 +32,8 @@ def divide(z: Any, x: Any, y: Any) -> Any:
     return [lambda g: g / y, lambda g: -(g / y) * z], [lambda t: t / y, lambda t: -(t / y) * z]
 
 
-def _base_slope(z: Any, x: Any, p: Any) -> Any:
+def base_slope(z: Any, x: Any, p: Any) -> Any:
+    """The slope of ``x ** p`` in ``x``."""
     if type(p) in (int, float):
         if p == 2:
             return lambda: 2 * x
@@ -45,7 +46,7 @@ def _exponent_slope(z: Any, x: Any, p: Any) -> Any:
 
 
 for power in (np.power, np.float_power, operator.pow):
-    elementwise(power, _base_slope, _exponent_slope)
+    elementwise(power, base_slope, _exponent_slope)
 
 for remainder in (np.remainder, operator.mod):
     elementwise(remainder, lambda z, x, y: lambda: 1.0, lambda z, x, y: lambda: -np.floor_divide(x, y))

@@ -33,7 +33,7 @@ def _as_type(x: Any, dtype: Any, **kwargs: Any) -> Any:
     return x.astype(dtype, **kwargs) if hasattr(x, "astype") else np.dtype(dtype).type(x)
 
 
-@primitive(_as_type)
+@primitive(_as_type, view=True)
 def cast(y: Any, x: Any, dtype: Any, *, copy: bool = True, order: Any = "K", casting: Any = "unsafe") -> Any:
     """``x.astype`` between floating-point and complex types."""
     return [lambda g: g], [lambda t: _as_type(t, dtype)]
@@ -73,7 +73,7 @@ def full_like(
     top = highest((a, fill_value))
     if top is None or not _is_real_number(value.dtype):
         return value
-    result = top.constant(value)
+    result: Any = top.constant(value)
     if isinstance(fill_value, Traced):
         result[...] = fill_value
     return result
@@ -103,8 +103,9 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 
 def array(tree: Any, dtype: Any = None) -> Any:
     """``np.array`` for nested lists of traced and plain numbers, which NumPy does not hand over."""
+    result: Any = tree
     if isinstance(tree, Traced):
-        result: Any = np.copy(tree)
+        result = np.copy(result)
     elif isinstance(tree, list | tuple) and any(isinstance(leaf, Traced) for leaf in _flat(tree)):
         result = np.stack([array(part) for part in tree])
     else:

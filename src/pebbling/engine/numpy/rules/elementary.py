@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..table import composed, elementwise, real_only, rule, unary
+from ..refuse import refuse
+from ..table import composed, elementwise, primitive, real_only, rule, unary
 from ..traced import plain
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
@@ -91,7 +92,7 @@ def real(y: Any, x: Any) -> Any:
     return [lambda g: g], [np.real]
 
 
-@rule(np.imag)
+@rule(np.imag, view=True)
 def imag(y: Any, x: Any) -> Any:
     turn = -1j if np.iscomplexobj(x) else 0.0
     return [lambda g: g * turn], [np.imag]
@@ -103,8 +104,16 @@ def angle(z: Any, deg: bool = False) -> Any:
     return result * (180 / math.pi) if deg else result
 
 
-@rule(np.nan_to_num)
-def nan_to_num(y: Any, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+@composed(np.nan_to_num, exact=True)
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     real_only(np.nan_to_num, x)
+    if not copy:
+        raise refuse("np.nan_to_num with copy=False has no derivative rule", "Use the array that it returns")
+    return cleaned(x, nan=nan, posinf=posinf, neginf=neginf)
+
+
+@primitive(np.nan_to_num)
+def cleaned(y: Any, x: Any, *, nan: Any, posinf: Any, neginf: Any) -> Any:
+    """``np.nan_to_num`` of real numbers into a new array."""
     kept = np.isfinite(x)
     return [lambda g: g * kept], [lambda t: t * kept]

@@ -49,7 +49,7 @@ def irfft(y: Any, x: Any, n: Any = None, axis: int = -1, norm: Any = None) -> An
     if length % 2 == 0:
         weight[-1] = 1.0
     weight = weight.reshape([-1 if i == axis % np.ndim(y) else 1 for i in range(np.ndim(y))])
-    swapped = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}[norm]
+    swapped: Any = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}[norm]
 
     def vjp(g: Any) -> Any:
         return resize(weight * np.conjugate(np.fft.rfft(g, axis=axis, norm=swapped)), size, axis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     else:
         cuts = [0, *[int(i) for i in indices_or_sections], size]
     lead = [slice(None)] * (axis % np.ndim(ary))
-    return [ary[(*lead, slice(a, b))] for a, b in zip(cuts, cuts[1:])]
+    return [ary[(*lead, slice(a, b))] for a, b in pairwise(cuts)]
 
 
 @composed(np.split, exact=True)

@@ -128,13 +128,13 @@ def _from_triangle(t: Any, UPLO: str) -> Any:
 
 
 @composed(np.linalg.eigvalsh)
-def eigvalsh(a: Any, UPLO: str = "L") -> Any:
+def eigvalsh(a: Any, UPLO: Any = "L") -> Any:
     return np.linalg.eigh(a, UPLO)[0]
 
 
 @rule(np.linalg.svd)
 def svd(y: Any, x: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    """Values alone have a rule in every shape; with vectors, the matrix has to be given whole (``full_matrices=False``)."""
+    """Singular vectors need ``full_matrices=False`` where the matrix is not square."""
     real_only(np.linalg.svd, x)
     if hermitian or (compute_uv and full_matrices and np.shape(x)[-1] != np.shape(x)[-2]):
         raise refuse(
@@ -289,7 +289,8 @@ def _matrix_norm(x: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
     rows = np.moveaxis(x, axes, (-2, -1))
     if ord in (2, -2, "nuc"):
         values = np.linalg.svd(rows, compute_uv=False)
-        result = {2: np.max, -2: np.min, "nuc": np.sum}[ord](values, axis=-1)
+        reduce: Any = {2: np.max, -2: np.min, "nuc": np.sum}[ord]
+        result = reduce(values, axis=-1)
     elif ord in (1, -1, np.inf, -np.inf):
         sums = np.sum(np.abs(rows), axis=-2 if ord in (1, -1) else -1)
         result = np.max(sums, axis=-1) if ord > 0 else np.min(sums, axis=-1)

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..indexing import scatter
+from ..alias import augment
+from ..indexing import freeze, scatter
 from ..kinds import refuse_out
-from ..table import composed
+from ..table import composed, primitive
 from ..traced import Traced
 
 
@@ -35,15 +36,26 @@ def log_sum_exp(array: Any, axis: Any = 0, keepdims: bool = False) -> Any:
     return result if keepdims else np.squeeze(result, axis=axis)
 
 
-def _adds_at(ufunc: Any) -> None:
+def _at(ufunc: Any, sign: int) -> None:
+    def written(x: Any, part: Any, index: Any) -> Any:
+        new = np.copy(x)
+        ufunc.at(new, index, part)
+        return new
+
+    @primitive(written, arrays=slice(2))
+    def changed(y: Any, x: Any, part: Any, index: Any) -> Any:
+        shape, dtype = np.shape(x), y.dtype
+        return (
+            [lambda g: g, lambda g: sign * g[index]],
+            [lambda t: t, lambda t: sign * scatter(t, index, shape, dtype)],
+        )
+
     @composed(ufunc.at, exact=True)
     def at(array: Any, indices: Any, part: Any) -> None:
         if not isinstance(array, Traced):
             raise refuse_out(ufunc.at)
-        shape = np.shape(array)
-        whole = np.broadcast_to(part, np.shape(np.zeros(shape, bool)[indices]))
-        array[...] = ufunc(array, scatter(whole, indices, shape, array.dtype))  # type: ignore[index,attr-defined]
+        augment(array, changed(array, part, freeze({}, indices)))
 
 
-_adds_at(np.add)
-_adds_at(np.subtract)
+_at(np.add, 1)
+_at(np.subtract, -1)

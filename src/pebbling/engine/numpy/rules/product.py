@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..refuse import refuse
 from ..table import composed, rule
 
 BOTH = slice(2)
@@ -138,7 +139,7 @@ def einsum(y: Any, subscripts: Any, *operands: Any, optimize: Any = False) -> An
 def explicit(subscripts: str, ndims: list[int]) -> tuple[list[str], str]:
     """The indices of every operand and of the result, with ``...`` and an implied result written out."""
     if not isinstance(subscripts, str):
-        raise NotImplementedError("np.einsum has a derivative rule for subscripts in a string, such as 'ij,jk->ik'")
+        raise refuse("np.einsum with lists of indices has no derivative rule", "Write them as 'ij,jk->ik'")
     subscripts = subscripts.replace(" ", "")
     left, arrow, output = subscripts.partition("->")
     inputs = left.split(",")
@@ -170,7 +171,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
         axisa = axisb = axisc = axis
     a, b = np.moveaxis(a, axisa, 0), np.moveaxis(b, axisb, 0)
     if len(a) != 3 or len(b) != 3:
-        raise NotImplementedError("np.cross has a derivative rule for vectors of three components")
+        raise refuse("np.cross of vectors of two components has no derivative rule", "Give them a third one of zero")
     parts = [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
     return np.moveaxis(np.stack(parts), 0, axisc)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..indexing import scatter
+from ..refuse import refuse
 from ..table import composed, primitive, real_only, rule
 from ..traced import plain
 
@@ -135,11 +136,14 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
 
 @composed(np.quantile)
 def quantile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: Any = "linear",
     keepdims: bool = False,
 ) -> Any:  # fmt: skip
-    if method != "linear":
-        raise NotImplementedError(f"np.quantile with method={method!r} has no derivative rule; use method='linear'")
+    if method != "linear" or overwrite_input:
+        raise refuse(
+            f"np.quantile with method={method!r} and overwrite_input={overwrite_input} has no derivative rule",
+            "method='linear' and overwrite_input=False have one",
+        )
     ndim = np.ndim(a)
     axes = tuple(range(ndim)) if axis is None else tuple([i % ndim for i in np.atleast_1d(axis).tolist()])
     kept = [n for i, n in enumerate(np.shape(a)) if i not in axes]
@@ -156,13 +160,13 @@ def quantile(
 
 @composed(np.percentile)
 def percentile(
-    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+    a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: Any = "linear",
     keepdims: bool = False,
 ) -> Any:  # fmt: skip
     q = q / 100 if not isinstance(q, list | tuple) else np.asarray(q) / 100
-    return np.quantile(a, q, axis=axis, method=method, keepdims=keepdims)
+    return quantile(a, q, axis, out, overwrite_input, method, keepdims)
 
 
 @composed(np.median)
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
-    return np.quantile(a, 0.5, axis=axis, keepdims=keepdims)
+    return quantile(a, 0.5, axis, out, overwrite_input, keepdims=keepdims)

@@ -17,7 +17,7 @@ def _between(x: Any, start: int | None, stop: int | None, axis: int) -> Any:
     return x[(*[slice(None)] * (axis % np.ndim(x)), slice(start, stop))]
 
 
-@composed(np.diff)
+@composed(np.diff, exact=True)
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     ends = [np.shape(a)[i] if i != axis % np.ndim(a) else 1 for i in range(np.ndim(a))]
     parts = [part if part is None or np.ndim(part) else np.broadcast_to(part, ends) for part in (prepend, append)]
@@ -79,7 +79,7 @@ def _one_sided(f0: Any, f1: Any, f2: Any, h1: Any, h2: Any) -> Any:
 
 
 @rule(np.convolve, arrays=BOTH)
-def convolve(y: Any, a: Any, v: Any, mode: str = "full") -> Any:
+def convolve(y: Any, a: Any, v: Any, mode: Any = "full") -> Any:
     first, second = np.size(a), np.size(v)
 
     def whole(g: Any) -> Any:
@@ -93,14 +93,14 @@ def convolve(y: Any, a: Any, v: Any, mode: str = "full") -> Any:
 
 def _cut(first: int, second: int, mode: str) -> tuple[int, int]:
     """How many elements of the full convolution a mode leaves out at each end."""
-    most, least = max(first, second), min(first, second)
+    least = min(first, second)
     if mode == "same":
         return (least - 1) // 2, (least - 1) - (least - 1) // 2
     return (least - 1, least - 1) if mode == "valid" else (0, 0)
 
 
 @composed(np.correlate)
-def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
     # Where the second is longer, NumPy swaps the two and turns the result round.
     if np.size(v) > np.size(a):
         return np.flip(np.convolve(np.conjugate(v), np.flip(a), mode))
@@ -108,7 +108,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
 
 
 @composed(np.pad)
-def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
+def pad(array: Any, pad_width: Any, mode: Any = "constant", *, constant_values: Any = 0) -> Any:
     if isinstance(pad_width, dict):
         pad_width = [pad_width.get(i, pad_width.get(i - np.ndim(array), (0, 0))) for i in range(np.ndim(array))]
         pad_width = [(width, width) if np.ndim(width) == 0 else width for width in pad_width]

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import special  # type: ignore[import-untyped]
 
 from ..table import elementwise, primitive
 

@@ -1,0 +1,58 @@
+"""A loop over a tree of arrays whose derivative fits a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from ..chain import Online, Schedule
+from ..chain.validate import whole
+from ..tree import flatten, unflatten
+from .program import Trees
+from .runtime import Options, execute
+
+State = TypeVar("State")
+
+
+def loop(
+    body: Callable[..., State],
+    state: State,
+    steps: int | range | Callable[[State, int], bool],
+    *args: Any,
+    slots: int | None = None,
+    memory: float | str | None = None,
+    schedule: Schedule | Online | None = None,
+    verify: str | bool = "last",
+) -> State:
+    """The state after ``for i in range(steps): state = body(i, state, *args)``, differentiable within a budget.
+
+    ``state`` and ``args`` are trees of arrays; the derivative is taken with respect to those that the
+    framework in use follows. ``steps`` is a number, a ``range`` whose members are passed as ``i``, or a
+    predicate ``more(state, i)`` for a loop of unknown length. At most one of ``slots`` (snapshots, that
+    of the initial state included), ``memory`` (bytes above what was allocated before) and ``schedule``;
+    with none, the fewest slots for which no step is advanced more than twice (32 where the length is
+    unknown). ``verify`` compares states that are computed again with those of the first time: the last
+    one, all of them ("all"), or none (False).
+
+    ``body`` must return new arrays, give the same for the same arguments, and use no differentiated
+    value that is not among them.
+
+    >>> import numpy as np, pebbling as pb
+    >>> def f(x, a):
+    ...     return np.sum(pb.loop(lambda i, s, a: np.sin(a * s), x, 1000, a, slots=8))
+    >>> pb.grad(f, argnums=1)(np.array([0.5, 1.0]), 1.1).round(6)
+    np.float64(10.187543)
+    """
+    if not callable(steps) and not isinstance(steps, range):
+        steps = range(whole(steps, "steps", 0))
+    leaves, structure = flatten(state)
+    consts, arguments = flatten(args)
+    program = Trees(body, steps, structure, arguments)
+    options = _options(slots, memory, schedule, verify)
+    return unflatten(structure, execute(program, leaves, consts, options).state)
+
+
+@lru_cache(64)
+def _options(slots: Any, memory: Any, schedule: Any, verify: Any) -> Options:
+    return Options(slots, memory, schedule, verify)

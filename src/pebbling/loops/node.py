@@ -1,0 +1,161 @@
+"""A loop as one node: what an engine needs to differentiate it from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..chain import Online, Schedule
+from .frameworks import Framework
+from .hidden import refuse_traced
+from .passage import Passage
+from .program import Leaves, Program
+
+
+class Outcome(NamedTuple):
+    """What a loop gave: its final state, and what the last step and every step gave besides."""
+
+    state: Leaves
+    outs: Leaves
+    emitted: list[Leaves]
+    flag: Any
+    steps: int
+
+
+class Node:
+    """One loop with its own derivatives, on the leaves that are differentiated; the others it knows."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        program: Program,
+        state: Leaves,
+        consts: Leaves,
+        settle: Any,
+        verify: str | bool,
+        written: Sequence[int],
+    ) -> None:
+        self.framework, self.program, self.settle = framework, program, settle
+        self.verify, self.written = verify, written
+        self.width, self.leaves = len(state), [*state, *consts]
+        levels = [framework.level(leaf) for leaf in self.leaves]
+        self.level = max(levels)
+        self.places = [place for place, level in enumerate(levels) if level == self.level]
+        self.outcome: Outcome | None = None
+        self.traced: list[int] = []
+
+    def __repr__(self) -> str:
+        return f"the loop over {self.program.where()}"
+
+    def call(self) -> Outcome:
+        """Run the loop in the middle of whatever differentiates it."""
+        inputs = [self.leaves[place] for place in self.places]
+        for place in self.places:
+            self.leaves[place] = None
+        results = self.framework.engine.custom(self, inputs)
+        outcome, self.outcome = self.outcome, None
+        assert outcome is not None
+        flat = [*outcome.state, *outcome.outs, *[leaf for part in outcome.emitted for leaf in part]]
+        for place, result in zip(self.traced, results):
+            flat[place] = result
+        return _shaped(flat, outcome)
+
+    def run(self, inputs: list[Any]) -> tuple[list[Any], Passage]:
+        leaves, live = self._filled(inputs)
+        state, consts = leaves[: self.width], leaves[self.width :]
+        differentiable = self.framework.engine.differentiable
+        reached = [one or not differentiable(leaf) for one, leaf in zip(live, state)]
+        schedule: Schedule | Online = self.settle(self, state, consts, reached, live[self.width :])
+        passage = Passage(
+            self.framework,
+            self.program,
+            schedule,
+            self.level,
+            state,
+            consts,
+            reached,
+            live[self.width :],
+            self.verify,
+            self.written,
+        )
+        passage.sweep()
+        final = passage.live if passage.watching else [True] * self.width
+        outcome = Outcome(
+            passage.state, list(passage.outs), [list(part) for part in passage.emitted], passage.flag, passage.steps
+        )
+        passage.let_go()
+        return self._give(outcome, final), passage
+
+    def vjp(self, passage: Passage, cotangents: list[Any], into: list[Any] | None = None) -> list[Any]:
+        seeds: list[Any] = [None] * passage.outputs
+        for place in reversed(self.traced):
+            seeds[place] = cotangents.pop()
+        sums: list[Any] = [None] * len(self.leaves)
+        if into is not None:
+            for place in reversed(self.places):
+                sums[place] = into.pop()
+        passage.back(seeds, sums)
+        return [sums[place] for place in self.places]
+
+    def jvp(self, inputs: list[Any], tangents: list[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        leaves, _ = self._filled(inputs)
+        moving = [(place, t) for place, t in zip(self.places, tangents) if t is not None]
+
+        def whole(given: list[Any]) -> list[Any]:
+            for (place, _), leaf in zip(moving, given):
+                leaves[place] = leaf
+            state, consts = leaves[: self.width], leaves[self.width :]
+            leaves.clear()
+            return self._give(straight(self.program, state, consts), [True] * self.width)
+
+        values = [leaves[place] for place, _ in moving]
+        outputs, pushed = self.framework.engine.step_jvp(whole, values, [t for _, t in moving])
+        names = self.program.names(self.width)
+        refuse_traced(self.framework, self.program, outputs, lambda place: names[self.traced[place]], self.level)
+        return outputs, pushed
+
+    def _filled(self, inputs: list[Any]) -> tuple[Leaves, list[bool]]:
+        leaves = list(self.leaves)
+        live = [False] * len(leaves)
+        for place, leaf in zip(self.places, inputs):
+            leaves[place], live[place] = leaf, True
+        return leaves, live
+
+    def _give(self, outcome: Outcome, final: list[bool]) -> list[Any]:
+        """The outputs that carry a derivative; the rest is kept aside."""
+        differentiable = self.framework.engine.differentiable
+        flat = [*outcome.state, *outcome.outs, *[leaf for part in outcome.emitted for leaf in part]]
+        self.traced = [
+            place for place, leaf in enumerate(flat) if (place >= self.width or final[place]) and differentiable(leaf)
+        ]
+        results = [flat[place] for place in self.traced]
+        for place in self.traced:
+            flat[place] = None
+        self.outcome = _shaped(flat, outcome)
+        return results
+
+
+def straight(program: Program, state: Leaves, consts: Leaves) -> Outcome:
+    """The loop, step after step, with nothing kept."""
+    if program.length is not None and not program.rich:
+        return Outcome(program.advance(state, consts, 0, program.length), [], [], None, program.length)
+    flag: Any = None
+    outs: Sequence[Any] = ()
+    emitted: list[Leaves] = []
+    step = 0
+    while not flag and (step < program.length if program.length is not None else program.goes_on(state, step)):
+        flag, state, outs, part = program.full(state, consts, step)
+        if program.rich:
+            emitted.append(list(part))
+        step += 1
+    return Outcome(state, list(outs), emitted, flag, step)
+
+
+def _shaped(flat: Leaves, like: Outcome) -> Outcome:
+    """Flat outputs in the shape of an outcome."""
+    width, outs = len(like.state), len(like.outs)
+    emitted, at = [], width + outs
+    for part in like.emitted:
+        emitted.append(flat[at : at + len(part)])
+        at += len(part)
+    return Outcome(flat[:width], flat[width : width + outs], emitted, like.flag, like.steps)

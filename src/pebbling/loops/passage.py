@@ -1,0 +1,290 @@
+"""One loop under a derivative: the sweep that lays snapshots, and the way back over them.
+
+The sweep runs the loop on plain values. The way back follows the rest of the schedule: replays run
+on plain values too, and one step at a time (or the few that the schedule keeps tapes of) runs with a
+tape. What is differentiated is exactly what a tape of the whole loop would follow: leaves of the
+state that nothing differentiated has reached are never traced. Where there are such leaves, the sweep
+runs with tapes as well, each dropped after its step, to see when one is reached.
+
+Snapshots are used up on the way; a second way back begins with a new sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from numpy import ndarray
+
+from ..chain import Action, Advance, EndForward, Free, Online, Record, Schedule, Store
+from ..engine.protocol import Pullback
+from ..errors import ReplayError
+from .frameworks import Framework
+from .hidden import refuse_traced
+from .program import Leaves, Program
+from .replay import Replays
+from .shelf import Shelf
+from .wayback import WORKING, WayBack
+
+
+class Block(NamedTuple):
+    """Steps ``start … stop-1`` on one tape; ``outs`` of its outputs are those of its last step alone."""
+
+    start: int
+    stop: int
+    outs: int
+    pullback: Pullback
+
+
+class Passage:
+    """What a loop leaves behind for its derivative."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        program: Program,
+        schedule: Schedule | Online,
+        level: int,
+        state: Leaves,
+        consts: Leaves,
+        live: list[bool],
+        wanted: list[bool],
+        verify: str | bool = "last",
+        written: Sequence[int] = (),
+    ) -> None:
+        """``live`` and ``wanted`` mark the leaves of the state and the constants that are differentiated."""
+        self.framework, self.program, self.schedule, self.level = framework, program, schedule, level
+        self.width, self.consts = len(state), consts
+        self.step_vjp = framework.engine.step_vjp
+        self.live, self.reached, self.wanted = live, list(live), wanted
+        self.shelf = Shelf(framework, written)
+        self.taped = Taped(program, self.width, framework, level)
+        self.replays = Replays(verify, framework.plain)
+        self.first: Leaves = []
+        self._begin(state)
+
+    def _begin(self, state: Leaves) -> None:
+        """Keep the initial state; the sweep starts from it, and so does a second one."""
+        shelf = self.shelf
+        for leaf in self.consts:
+            if type(leaf) is ndarray:
+                shelf.lock(leaf)
+        shelf.put(WORKING, state)
+        self.first = shelf.get(WORKING)
+        self.state = state if not shelf.written else shelf.get(WORKING)
+        self.tapes: list[Block] = []
+        self.at, self.steps, self.at_last = 0, 0, False
+        self.flag: Any = None
+        self.outs: Sequence[Any] = ()
+        self.emitted: list[Sequence[Any]] = []
+        self.counts: tuple[int, list[int]] = (0, [])
+        self.spent, self.taped.looking = False, True
+        self.watching = not all(self.live)
+
+    def sweep(self) -> None:
+        """Run the loop to its end and lay the snapshots of its schedule; ``state`` is then the final one."""
+        try:
+            if isinstance(self.schedule, Online) and self.program.length is None:
+                self._sweep_online(self.schedule)
+            else:
+                self._sweep_planned()
+        except ValueError as error:
+            self._explain(error)
+        if self.replays.on:
+            self.see(self.steps, self.state)
+        refuse_traced(self.framework, self.program, [*self.state, *self.outs], self._name, self.level)
+
+    def let_go(self) -> None:
+        """Give up the outputs: the way back only needs to know how many there are."""
+        self.counts = len(self.outs), [len(part) for part in self.emitted]
+        self.state, self.outs, self.emitted = [], (), []
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs the loop has: its state, those of the last step, and those of every step."""
+        return self.width + self.counts[0] + sum(self.counts[1])
+
+    def _name(self, place: int) -> str:
+        names = self.program.names(self.width)
+        return names[place] if place < self.width else f"output {place - self.width}"
+
+    def _sweep_planned(self) -> None:
+        schedule = self.schedule
+        assert isinstance(schedule, Schedule)
+        self.steps = schedule.steps
+        self.actions: Iterator[Action] = iter(schedule)
+        shelf = self.shelf
+        pending: int | None = None
+        for action in self.actions:
+            kind = type(action)
+            if pending is not None and kind is not Record:
+                self.record(pending, self.at, [*self.live, *self.wanted])
+                pending = None
+            if kind is Advance:
+                self._forward(action[1])
+            elif kind is Store:
+                shelf.put(action[1], self.state)
+            elif kind is Record:
+                pending = self.at if pending is None else pending
+                self.at = action[0] + 1
+            elif kind is Free:
+                shelf.free(action[1])
+            elif kind is EndForward:
+                break
+        shelf.free(WORKING)
+        self.at_last = self.at < self.steps
+        if self.at_last:
+            shelf.put(WORKING, self.state)
+            self._forward(self.steps)
+
+    def _sweep_online(self, online: Online) -> None:
+        program, shelf = self.program, self.shelf
+        placement = online.placement()
+        kept = next(placement, None)
+        while not self.flag and program.goes_on(self.state, self.at):
+            if kept is not None and kept.step == self.at:
+                if kept.evicted is not None:
+                    shelf.free(kept.slot)
+                shelf.put(kept.slot, self.state)
+                kept = next(placement, None)
+            self._forward(self.at + 1)
+        shelf.free(WORKING)
+        self.steps = self.at
+        ended = online.ended(self.steps)
+        self.actions = ended.since(ended.end_forward + 1)
+
+    def _forward(self, stop: int) -> None:
+        """Take steps of the sweep, one by one where there is more to see than their state."""
+        program, at = self.program, self.at
+        while at < stop and (self.watching or program.rich or self.replays.all):
+            state, self.state = self.state, []
+            self._forward_one(state, at)
+            at += 1
+            if self.replays.all and at < stop:
+                self.see(at, self.state)
+        if at < stop:
+            state, self.state = self.state, []
+            self.state = program.advance(state, self.consts, at, stop)
+        self.at = stop
+
+    def _forward_one(self, state: Leaves, step: int) -> None:
+        if self.watching:
+            outputs, _ = self.tape(state, step, step + 1, [*self.live, *self.wanted])
+            taped = self.taped
+            self._arrived(taped.live)
+            self.flag, self.outs = taped.flag, outputs[self.width : self.width + taped.outs]
+            emitted = outputs[self.width + taped.outs :]
+            self.state = outputs[: self.width]
+        else:
+            self.flag, self.state, self.outs, emitted = self.program.full(state, self.consts, step)
+        if self.program.rich:
+            self.emitted.append(emitted)
+
+    def _arrived(self, live: list[bool]) -> None:
+        self.live = live
+        self.reached = [one or other for one, other in zip(self.reached, live)]
+        self.watching = not all(live)
+
+    def tape(self, state: Leaves, start: int, stop: int, wrt: list[bool]) -> tuple[list[Any], Pullback]:
+        """Run steps with a tape; ``state`` comes back empty. ``wrt`` marks the leaves to differentiate."""
+        taped = self.taped
+        taped.start, taped.stop = start, stop
+        state += self.consts
+        results = self.step_vjp(taped, state, wrt)
+        state.clear()
+        return results
+
+    def record(self, start: int, stop: int, wrt: list[bool]) -> None:
+        """Take steps from the working state with one tape that is kept until they are reversed."""
+        outputs, pullback = self.tape(self.state, start, stop, wrt)
+        taped, width = self.taped, self.width
+        if taped.looking:
+            self._arrived(taped.live)
+        self.flag, self.outs = taped.flag, outputs[width : width + taped.outs]
+        at = width + taped.outs
+        for count in taped.emitted:
+            self.emitted.append(outputs[at : at + count])
+            at += count
+        self.state = outputs[:width]
+        self.tapes.append(Block(start, stop, taped.outs, pullback))
+
+    def back(self, seeds: list[Any], into: list[Any]) -> None:
+        """Take cotangents of all outputs back and add them to ``into``: those of the state, then of the constants.
+
+        ``seeds`` holds one entry an output: the state, the last outputs, and the emitted ones; it is used up.
+        """
+        if self.spent:
+            self._begin(self.first)
+            self.sweep()
+            self.let_go()
+        self.spent, self.taped.looking = True, False
+        try:
+            WayBack(self, seeds, into, *self.counts).go(self.actions)
+        except ValueError as error:
+            self._explain(error)
+        finally:
+            self.shelf.clear()
+
+    def see(self, step: int, state: Sequence[Any]) -> None:
+        """Look at the state before ``step``, to compare it with the same one at another time."""
+        self.replays.see(step, state, self.program.where(), self.program.names)
+
+    def _explain(self, error: ValueError) -> None:
+        if "read-only" not in str(error):
+            raise error
+        raise ReplayError(
+            f"{self.program.where()} writes into its input ({error}): the state and the arguments are needed as they "
+            "are on the way back, so a step must return its result in new arrays"
+        ) from error
+
+
+class Taped:
+    """Steps ``start … stop-1`` as one function of flat leaves, and what was seen while it ran on traced ones."""
+
+    __slots__ = (
+        "emitted",
+        "flag",
+        "framework",
+        "level",
+        "live",
+        "looking",
+        "outs",
+        "program",
+        "start",
+        "stop",
+        "width",
+    )
+
+    def __init__(self, program: Program, width: int, framework: Framework, level: int) -> None:
+        self.program, self.width, self.framework, self.level = program, width, framework, level
+        self.start = self.stop = 0
+        self.looking = True
+        self.live: list[bool] = []
+        self.flag: Any = None
+        self.outs = 0
+        self.emitted: list[int] = []
+
+    def __call__(self, given: list[Any]) -> list[Any]:
+        program, width = self.program, self.width
+        state, consts = given[:width], given[width:]
+        if not program.rich:
+            given.clear()
+            state = program.advance(state, consts, self.start, self.stop)
+            if self.looking:
+                self._look(state)
+            return state
+        outs: Sequence[Any] = ()
+        emitted: list[Any] = []
+        self.emitted = []
+        for step in range(self.start, self.stop):
+            self.flag, state, outs, part = program.full(state, consts, step)
+            emitted += part
+            self.emitted.append(len(part))
+        if self.looking:
+            self._look(state)
+        self.outs = len(outs)
+        return [*state, *outs, *emitted]
+
+    def _look(self, state: Leaves) -> None:
+        level, differentiable = self.framework.level, self.framework.engine.differentiable
+        self.live = [level(leaf) > self.level or not differentiable(leaf) for leaf in state]

@@ -1,0 +1,159 @@
+"""Which schedule a loop follows: given, by slots, by bytes, or by default.
+
+A budget in bytes is met by measuring the first step with Python's memory tracing: a state, what a
+step allocates, what its tape holds, and what its reversal allocates. Besides what the schedule keeps, a
+run holds the working state, the final one, the cotangents before and after a step and those of the
+constants. Steps that need more than the first one can exceed the budget by as much.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..chain import Mixed, Online, Revolve, Schedule, StoreAll
+from ..chain.binomial import default_slots
+from ..drive.settle import UNKNOWN_LENGTH_SLOTS, Budget
+from ..drive.tracing import Traced
+from ..errors import BudgetError
+from ..tree import kind_of
+from ..units import format_bytes, parse_bytes
+from .frameworks import Framework
+from .passage import Taped
+from .program import Leaves, Program
+from .shelf import Shelf
+
+BOOKKEEPING = 24 * 1024
+"""The run's own objects: the stream of actions, the tables of slots, lists of leaves."""
+PER_LEAF = 320
+"""What one leaf of a snapshot takes besides its values: the array's header, its place and its lock."""
+TAPES_FROM = 16 * 1024 * 1024
+"""Budgets from which a plan that keeps tapes beside states is worth its own tables, which take ``TABLES``."""
+TABLES = 1024 * 1024
+MOST_ROOM = 256
+"""States of room beyond which such a plan takes longer to find than it saves."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Bytes of the first step; its tape is counted with the state after it, which tapes usually need too."""
+
+    state: int
+    forward: int
+    tape: int
+    turn: int
+    constants: int
+
+    @property
+    def working(self) -> int:
+        """What a run needs besides what its schedule keeps."""
+        return BOOKKEEPING + 2 * self.state + max(self.forward, self.state + self.constants + self.turn)
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Finds the schedule of a loop once its first state is known."""
+
+    budget: Budget
+
+    def __call__(self, node: Any, state: Leaves, consts: Leaves, live: list[bool], wanted: list[bool]) -> Any:
+        """The schedule of a node whose program starts from ``state``."""
+        program: Program = node.program
+        number = program.length
+        check_length(self.budget, program)
+        schedule, slots = self.budget.schedule, self.budget.slots
+        if schedule is not None:
+            return schedule.ended(number) if isinstance(schedule, Online) and number is not None else schedule
+        if self.budget.memory is None:
+            if number is None:
+                return Online(UNKNOWN_LENGTH_SLOTS if slots is None else slots)
+            return Revolve(number, default_slots(number) if slots is None else slots)
+        if number == 0 or (number is None and not program.goes_on(state, 0)):
+            return StoreAll(0) if number == 0 else Online(1)
+        limit = parse_bytes(self.budget.memory)
+        taped = Taped(program, node.width, node.framework, node.level)
+        measured = measure(node.framework, program, taped, state, consts, [*live, *wanted], node.written)
+        return _within(limit, number, measured, program)
+
+
+def check_length(budget: Budget, program: Program) -> None:
+    """Refuse a schedule that is not for this loop."""
+    schedule, number = budget.schedule, program.length
+    if isinstance(schedule, Schedule):
+        if number is None:
+            raise ValueError(f"a loop of unknown length takes an Online schedule, not {schedule!r}")
+        if schedule.steps != number:
+            raise ValueError(
+                f"the schedule is for {schedule.steps} steps, the loop over {program.where()} has {number}"
+            )
+        if len(schedule.model.rooms) > 1:
+            raise ValueError(
+                f"the schedule has {len(schedule.model.rooms)} tiers, and a loop keeps its snapshots in memory alone: "
+                "give one with a single tier, or use pebbling.adjoint with store="
+            )
+
+
+def measure(
+    framework: Framework,
+    program: Program,
+    taped: Taped,
+    state: Leaves,
+    consts: Leaves,
+    wrt: list[bool],
+    written: Any,
+) -> Measured:
+    """Run the first step without and with a tape, and back, and see what it takes."""
+    width = len(state)
+    shelf = Shelf(framework, written)
+    shelf.put(0, state)
+    taped.start, taped.stop = 0, 1
+    with Traced() as forward:
+        after = program.advance(shelf.get(0), consts, 0, 1)
+    values = max(forward.held, _nbytes(framework, after), _nbytes(framework, state))
+    del after
+    with Traced() as turn:
+        with Traced() as recorded:
+            outputs, pullback = framework.engine.step_vjp(taped, [*shelf.get(0), *consts], wrt)
+        differentiable = framework.engine.differentiable
+        seeds = [leaf if differentiable(leaf) else None for leaf in outputs]
+        into: list[Any] = [None] * len(wrt)
+        outputs.clear()
+        with np.errstate(all="ignore"):
+            pullback(seeds, into)
+        constants = _nbytes(framework, [leaf for leaf in into[width:] if leaf is not None])
+    size = values + PER_LEAF * (1 + width)
+    return Measured(size, forward.peak, recorded.held, turn.peak, constants)
+
+
+def _within(limit: int, number: int | None, measured: Measured, program: Program) -> Schedule | Online:
+    free = limit - measured.working
+    size = max(measured.state, 1)
+    if number is None:
+        if free < size:
+            _refuse(limit, measured.working + size, measured, program)
+        return Online(free // size)
+    if number <= 1 or number * max(measured.tape, 1) <= free:
+        return StoreAll(number) if number > 1 else Revolve(number, 1)
+    if free < size:
+        _refuse(limit, measured.working + size, measured, program)
+    room = free // size
+    with_tapes = (free - TABLES) // size
+    tape = max(1, -(-measured.tape // size))
+    if limit < TAPES_FROM or with_tapes < tape or room > MOST_ROOM:
+        return Revolve(number, min(room, number))
+    return Mixed(number, with_tapes, tape)
+
+
+def _refuse(limit: int, minimum: int, measured: Measured, program: Program) -> NoReturn:
+    raise BudgetError(
+        f"{limit} bytes ({format_bytes(limit)}) are too few for the loop over {program.where()}: its states take "
+        f"{format_bytes(measured.state)}, the tape and reversal of a step {format_bytes(measured.turn)}, and the "
+        f"smallest budget is {minimum} bytes ({format_bytes(minimum)})",
+        minimum=minimum,
+    )
+
+
+def _nbytes(framework: Framework, leaves: Leaves) -> int:
+    return sum([kind_of(plain).nbytes(plain) for plain in map(framework.plain, leaves)])

@@ -1,0 +1,245 @@
+"""What can't be differentiated is refused at the user's line, with a way out; nothing is silently wrong."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy import special
+
+from pebbling.engine.numpy import grad, hvp, jvp, rule, stop_gradient, table, vjp
+from pebbling.errors import SourceError
+
+X = np.array([0.3, 0.7, 1.1])
+
+
+def fill_plain(x):
+    a = np.zeros(3)
+    a[0] = x[0]
+    return np.sum(a)
+
+
+def fill_plain_whole(x):
+    a = np.zeros(3)
+    a[:] = x
+    return np.sum(a)
+
+
+def add_into_plain(x):
+    a = np.zeros(3)
+    a += x
+    return np.sum(a)
+
+
+def add_at_plain(x):
+    a = np.zeros(3)
+    np.add.at(a, [0, 0, 1], x)
+    return np.sum(a)
+
+
+def write_while_needed(x):
+    a = np.ones(3)
+    y = x * a
+    a[0] = 5.0
+    return np.sum(y)
+
+
+REFUSED = [
+    (fill_plain, "np.zeros_like"),
+    (fill_plain_whole, "np.zeros_like"),
+    (add_into_plain, r"np.add .*out= or a \+= x"),
+    (add_at_plain, "np.add.at"),
+    (lambda x: np.sum(np.array([x[0], x[1]])), r"np.stack"),
+    (lambda x: np.sum(np.asarray(x)), r"np.asarray\(x\) can go"),
+    (lambda x: np.ones(3).dot(x), "lose its derivative"),
+    (lambda x: math.sin(x[0]), "functions of np in place of math"),
+    (lambda x: float(x[0]) * x[0], "float"),
+    (lambda x: complex(x[0]) * x[0], "complex"),
+    (lambda x: np.sum(np.multiply(x, 2.0, out=np.zeros(3))), "np.multiply .*out="),
+    (lambda x: np.sum(np.sum(x, out=np.zeros(()))), "np.sum .*out="),
+    (lambda x: np.sum(x, None, None, np.zeros(())), "np.sum .*out="),
+    (lambda x: np.sum(np.multiply(x, 2.0, where=[True, False, True])), "np.multiply .*where="),
+    (lambda x: np.sum(np.add(x, 1.0, dtype=np.float32)), "np.add .*dtype="),
+    (lambda x: np.prod(x, where=[True, False, True]), "np.prod .*where"),
+    (lambda x: np.sum(np.unwrap(x)), "np.unwrap has no derivative rule.*pebbling.engine.numpy.rule"),
+    (lambda x: np.sum(np.unique(x)), "np.unique has no derivative rule"),
+    (lambda x: np.sum(np.linalg.qr(np.outer(x, x))[0]), "np.linalg.qr has no derivative rule"),
+    (lambda x: np.sum(np.frexp(x)[0]), "np.frexp has no derivative rule"),
+    (lambda x: np.sum(np.add.reduceat(x, [0, 1])), "np.add.reduceat has no derivative rule"),
+    (lambda x: special.struve(1.0, x[0]), "scipy.special.struve has no derivative rule"),
+    (lambda x: special.logsumexp(x), "lose its derivative"),
+    (lambda x: np.sum(np.quantile(x, 0.2, method="lower")), "lower"),
+    (lambda x: np.sum(np.pad(x, 1, mode="mean")), "mean"),
+    (lambda x: np.interp(0.2, x, x, period=1.0), "period"),
+    (lambda x: np.sum(np.nan_to_num(x, copy=False)), "copy=False"),
+    (lambda x: np.real(np.sum(np.maximum(x + 1j, 0.0))), "np.maximum of complex numbers"),
+    (lambda x: np.real(np.sum(np.sort(x + 1j))), "np.sort of complex numbers"),
+    (lambda x: np.real(np.sign(x[0] + 1j)), "np.sign of complex numbers"),
+    (lambda x: np.real(np.var(x + 1j)), "np.var of complex numbers"),
+    (lambda x: np.real(np.linalg.eigh(np.outer(x, x) + 0j)[0][0]), "np.linalg.eigh of complex numbers"),
+]
+
+
+@pytest.mark.parametrize(("f", "message"), REFUSED)
+def test_refused(f, message):
+    f_line = f.__code__.co_firstlineno
+    for derivative in (lambda: grad(f)(X), lambda: jvp(f, (X,), (X,)), lambda: hvp(f)(X, X)):
+        with pytest.raises(SourceError, match=message) as caught:
+            derivative()
+        line = int(str(caught.value).split("test_refusals.py:")[1].split(":")[0])
+        assert f_line <= line <= f_line + 3
+
+
+def test_a_plain_array_can_not_be_written_while_the_tape_needs_it():
+    with pytest.raises(ValueError, match="read-only") as caught:
+        grad(write_while_needed)(X)
+    assert "copy" in caught.value.__notes__[0]
+    assert "a[0] = 5.0" in str(caught.traceback[-1].statement)
+
+
+def test_it_can_be_written_again_afterwards():
+    a = np.ones((3, 3))
+    row = a[1]
+    with pytest.raises(ValueError, match="read-only"):
+        grad(lambda x: np.sum(x * row) + a.fill(0.0))(X)
+    a[0, 0] = row[0] = 2.0
+    grad(lambda x: np.sum(x * row * a))(X)
+    a[0, 0] = row[0] = 3.0
+    kept = np.ones(3)
+    kept.flags.writeable = False
+    grad(lambda x: np.sum(x * kept))(X)
+    assert not kept.flags.writeable
+
+
+def test_two_tapes_that_need_one_array():
+    a = np.ones(4)
+    view = a[:3]
+    _, first = vjp(lambda x: x * view, X)
+    _, second = vjp(lambda x: x * view, X)
+    first(np.ones(3))
+    with pytest.raises(ValueError, match="read-only"):
+        view[0] = 1.0
+    del second
+    view[0] = a[3] = 2.0
+
+
+def test_the_argument_can_not_be_written_before_the_pullback():
+    x = X.copy()
+    _, pullback = vjp(np.sin, x)
+    with pytest.raises(ValueError, match="read-only"):
+        x[0] = 1.0
+    np.testing.assert_array_equal(pullback(np.ones(3))[0], np.cos(x))
+    x[0] = 1.0
+
+
+def test_a_used_up_index_can_not_be_written_either():
+    index = np.array([0, 1, 1])
+
+    def f(x):
+        y = x[index]
+        index[0] = 2
+        return np.sum(y * y)
+
+    with pytest.raises(ValueError, match="read-only"):
+        grad(f)(X)
+    index[0] = 2
+
+
+def test_arguments_that_share_memory_can_not_be_assigned_to():
+    base = np.ones(4)
+
+    def f(x, y):
+        x[0] = 2.0
+        return np.sum(x * y)
+
+    for derive in (lambda *args: vjp(f, *args), lambda *args: jvp(f, args, args)):
+        with pytest.raises(SourceError, match="share memory"):
+            derive(base[:3], base[1:])
+        derive(base[:2], base[2:])
+
+
+@pytest.mark.parametrize("bad", [3, np.arange(3), np.array([True]), np.array([1.0, None]), "text", [1, 2.0]])
+def test_only_floating_point_arguments(bad):
+    with pytest.raises(TypeError, match=r"argument 0.*convert it"):
+        grad(lambda x: 1.0)(bad)
+    with pytest.raises(TypeError, match="argument 1"):
+        grad(lambda y, x: 1.0, 1)(0.0, bad)
+
+
+def test_an_integer_deep_inside_is_named():
+    with pytest.raises(TypeError, match=r"argument 0\['w'\]\[1\] is int64"):
+        grad(lambda p: 1.0)({"w": [1.0, np.arange(3)]})
+
+
+def test_object_arrays():
+    with pytest.raises(SourceError, match="object"):
+        grad(lambda x: np.sum(x * np.array([1.0, 2.0, 3.0], object)))(X)
+
+
+@pytest.mark.parametrize("f", [lambda x: x, lambda x: (x[0], x[1]), lambda x: x[0] + 1j, lambda x: 1])
+def test_the_gradient_is_of_one_real_number(f):
+    with pytest.raises(TypeError, match="one real number"):
+        grad(f)(X)
+
+
+def test_shapes_of_tangents_and_cotangents():
+    with pytest.raises(ValueError, match=r"tangent 0 has shape \(2,\), but the argument has shape \(3,\)"):
+        jvp(np.sin, (X,), (np.ones(2),))
+    with pytest.raises(ValueError, match=r"cotangent 0 has shape \(\), but the output has shape \(3,\)"):
+        vjp(np.sin, X)[1](1.0)
+    with pytest.raises(ValueError, match="2 cotangents were given for 1 outputs"):
+        vjp(np.sin, X)[1]((X, X))
+
+
+def test_a_pullback_goes_once():
+    _, pullback = vjp(np.sin, X)
+    pullback(X)
+    with pytest.raises(RuntimeError, match="used"):
+        pullback(X)
+
+
+def test_traced_arrays_can_not_leave_by_pickle_but_can_be_copied():
+    with pytest.raises(TypeError, match="pickled"):
+        grad(lambda x: pickle.dumps(x))(X)
+    np.testing.assert_array_equal(grad(lambda x: np.sum(copy.deepcopy(x) * copy.copy(x)))(X), 2 * X)
+
+
+def test_an_unknown_attribute():
+    with pytest.raises(AttributeError, match="no .flat"):
+        grad(lambda x: x.flat[0])(X)
+
+
+def test_values_of_an_inner_derivative_stay_inside():
+    def f(x):
+        kept = np.zeros_like(x)
+
+        def inner(y):
+            kept[0] = y
+            return y * y
+
+        return grad(inner)(x[0]) + np.sum(kept)
+
+    with pytest.raises(SourceError, match="inner derivative"):
+        grad(f)(X)
+
+
+def test_a_rule_can_be_added(monkeypatch):
+    monkeypatch.setattr(table, "TABLE", dict(table.TABLE))
+
+    @rule(np.unwrap)
+    def unwrap(y, x):
+        return [lambda g: g], [lambda t: t]
+
+    np.testing.assert_array_equal(grad(lambda x: np.sum(np.unwrap(x)))(X), np.ones(3))
+    np.testing.assert_array_equal(hvp(lambda x: np.sum(np.unwrap(x) ** 2))(X, X), 2 * X)
+
+
+def test_stop_gradient_gives_a_value_that_can_not_change_the_traced_one():
+    def f(x):
+        y = stop_gradient(x)
+        with pytest.raises(ValueError, match="read-only"):
+            y[0] = 5.0
+        return np.sum(x * y)
+
+    np.testing.assert_array_equal(grad(f)(X), X)
