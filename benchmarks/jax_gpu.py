@@ -158,9 +158,7 @@ def correctness():
 
 def offload(size, steps, segment, slots):
     print("\n## Snapshots in pinned host memory\n")
-    print(
-        "| state | steps | segment | slots | ms | moved GB | GB/s over the whole run | device temp, states | host temp |"
-    )
+    print("| state | steps | segment | slots | ms | moved GB | GB/s of the run | device temp, states | host temp |")
     print("|---" * 9 + "|")
     x = jnp.ones(size // 4)
     run = lambda x: jnp.sum(  # noqa: E731

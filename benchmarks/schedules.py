@@ -152,19 +152,21 @@ def online() -> Iterator[Row]:
     lengths = [int(n) for n in np.geomspace(1000, 10_000, 60)]
     for slots, limit in ((5, 0.01), (10, 0.003), (20, 0.001), (50, 0.001)):
         plan = pb.Online(slots)
-        excess = statistics.mean(
-            plan.ended(n).cost.forwards / (n + binomial.advances(n, slots)) - 1 for n in lengths
+        excess = statistics.mean(plan.ended(n).cost.forwards / (n + binomial.advances(n, slots)) - 1 for n in lengths)
+        yield (
+            f"Online({slots}), mean excess, n = 10³ … 10⁴",
+            f"{excess:.3%}",
+            f"≤ {limit:.1%}",
+            _verdict(excess <= limit),
+            "–",
         )
-        yield f"Online({slots}), mean excess, n = 10³ … 10⁴", f"{excess:.3%}", f"≤ {limit:.1%}", _verdict(excess <= limit), "–"
 
 
 def planner() -> Iterator[Row]:
     """From bytes to a plan."""
 
     def plan() -> None:
-        pb.plan(
-            10**6, "4GB", "8GB", "0.5s", "1s", memory="64GB", disk="4TB", disk_write="2GB/s", disk_read="3GB/s"
-        )
+        pb.plan(10**6, "4GB", "8GB", "0.5s", "1s", memory="64GB", disk="4TB", disk_write="2GB/s", disk_read="3GB/s")
 
     yield duration("plan(10⁶ steps, memory and disk)", seconds(plan, 3), 1.0)
 

@@ -21,7 +21,7 @@ from mpi4py import MPI
 import pebbling as pb
 from pebbling.store import Disk
 
-POINTS, STEPS, SLOTS = 101, 200, 6
+POINTS, STEPS, SLOTS = 101, 100, 6
 
 
 def initial():

@@ -17,7 +17,9 @@ def test_the_public_names_are_exactly_these() -> None:
 
 
 def test_the_errors_form_one_tree() -> None:
-    errors = [getattr(pb, name) for name in pb.__all__ if name.endswith("Error") or name in ("CorruptSnapshot", "StoreFull")]
+    errors = [
+        getattr(pb, name) for name in pb.__all__ if name.endswith("Error") or name in ("CorruptSnapshot", "StoreFull")
+    ]
     assert all(issubclass(error, pb.PebblingError) for error in errors)
     assert issubclass(pb.CorruptSnapshot, pb.StoreError)
     assert issubclass(pb.StoreFull, pb.StoreError)

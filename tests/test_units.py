@@ -9,13 +9,23 @@ from pebbling.units import format_bytes, format_seconds, parse_bandwidth, parse_
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("64MiB", 64 * 2**20), ("2GB", 2 * 10**9), ("1.5 kB", 1500), (4096, 4096), ("17", 17), ("4tb", 4 * 10**12), ("0", 0)],
+    [
+        ("64MiB", 64 * 2**20),
+        ("2GB", 2 * 10**9),
+        ("1.5 kB", 1500),
+        (4096, 4096),
+        ("17", 17),
+        ("4tb", 4 * 10**12),
+        ("0", 0),
+    ],
 )
 def test_bytes(text, number):
     assert parse_bytes(text) == number
 
 
-@pytest.mark.parametrize(("text", "number"), [("5ms", 0.005), ("2 h", 7200.0), (0.25, 0.25), ("3us", 3e-6), ("1e-3s", 1e-3)])
+@pytest.mark.parametrize(
+    ("text", "number"), [("5ms", 0.005), ("2 h", 7200.0), (0.25, 0.25), ("3us", 3e-6), ("1e-3s", 1e-3)]
+)
 def test_seconds(text, number):
     assert parse_seconds(text) == pytest.approx(number)
 
@@ -33,7 +43,14 @@ def test_what_is_no_size_is_refused_by_name(bad):
 
 @pytest.mark.parametrize(
     ("number", "text"),
-    [(0, "0 B"), (999, "999 B"), (1024, "1 KiB"), (10**9, "954 MiB"), (5 * 2**40, "5 TiB"), (5000 * 2**40, "5,000 TiB")],
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1024, "1 KiB"),
+        (10**9, "954 MiB"),
+        (5 * 2**40, "5 TiB"),
+        (5000 * 2**40, "5,000 TiB"),
+    ],
 )
 def test_bytes_are_printed_short(number, text):
     assert format_bytes(number) == text

@@ -16,9 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-import strategies  # noqa: E402
-
-from pebbling.chain import (  # noqa: E402
+import strategies
+from pebbling.chain import (
     Advance,
     EndForward,
     Free,
@@ -35,7 +34,7 @@ from pebbling.chain import (  # noqa: E402
     check,
     decode,
 )
-from pebbling.chain.check import Machine  # noqa: E402
+from pebbling.chain.check import Machine
 
 CASES = int(os.environ.get("PEBBLING_CASES", "150"))
 many = settings(
@@ -111,7 +110,7 @@ def test_every_snapshot_and_tape_is_let_go(schedule: Schedule) -> None:
 @many
 @given(strategies.schedules)
 def test_schedules_are_values(schedule: Schedule) -> None:
-    list(schedule), schedule.cost  # noqa: B018, fill what is cached
+    list(schedule), schedule.cost
     again = pickle.loads(pickle.dumps(schedule))
     assert again == schedule
     assert hash(again) == hash(schedule)

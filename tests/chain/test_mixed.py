@@ -10,12 +10,12 @@ from time import perf_counter
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-import brute  # noqa: E402
+import brute
 
-import pebbling.chain.mixed as mixed  # noqa: E402
-from pebbling import BudgetError  # noqa: E402
-from pebbling.chain import Mixed, Revolve, Turn, check  # noqa: E402
-from pebbling.chain.mixed_hull import hull  # noqa: E402
+import pebbling.chain.mixed as mixed
+from pebbling import BudgetError
+from pebbling.chain import Mixed, Revolve, Turn, check
+from pebbling.chain.mixed_hull import hull
 
 KNOWN = [
     (10, 3, 1, 19),

@@ -11,10 +11,10 @@ from time import perf_counter
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-import brute  # noqa: E402
+import brute
 
-from pebbling.chain import Advance, Revolve, Turn, check, stream  # noqa: E402
-from pebbling.chain import binomial as b  # noqa: E402
+from pebbling.chain import Advance, Revolve, Turn, check, stream
+from pebbling.chain import binomial as b
 
 # steps, slots, advances, stores: published counts of Revolve
 PUBLISHED = [
@@ -71,9 +71,7 @@ def test_the_optimal_first_advances_are_the_published_interval():
             r = b.repeats(n, c)
             low = max(b.beta(c, r - 2), n - b.beta(c - 1, r), 1)
             high = min(b.beta(c, r - 1), n - b.beta(c - 1, r - 1))
-            optimal = [
-                j for j in range(1, n) if j + b.advances(j, c) + b.advances(n - j, c - 1) == b.advances(n, c)
-            ]
+            optimal = [j for j in range(1, n) if j + b.advances(j, c) + b.advances(n - j, c - 1) == b.advances(n, c)]
             assert optimal == list(range(low, high + 1))
             assert b.longest_runs(n, c) == high
 

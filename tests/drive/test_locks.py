@@ -35,7 +35,9 @@ def unlocked(*arrays):
 @pytest.mark.parametrize("name", schedules_of(12, 3))
 def test_a_step_that_writes_into_its_input(name, when):
     state = start()
-    with pytest.raises(ReplayError, match=rf"^step {when} writes into a state that is stored \(.*read-only\)") as caught:
+    with pytest.raises(
+        ReplayError, match=rf"^step {when} writes into a state that is stored \(.*read-only\)"
+    ) as caught:
         adjoint(writes_at(when), reverse, state, 12, SEED, schedule=schedules_of(12, 3)[name])
     assert isinstance(caught.value.__cause__, ValueError)
     assert unlocked(state)

@@ -50,6 +50,7 @@ statement = st.one_of(
     st.tuples(st.just("set"), st.sampled_from(NAMES), st.sampled_from(list(INDICES)), st.sampled_from(NAMES)),
     st.tuples(st.just("move"), st.sampled_from(NAMES), st.just("1:"), st.sampled_from(NAMES)),
     st.tuples(st.just("add"), st.sampled_from(NAMES), st.sampled_from(list(INDICES)), st.sampled_from(NAMES)),
+    st.tuples(st.just("map"), st.sampled_from(NAMES), st.sampled_from(list(INDICES)), st.sampled_from(NAMES)),
     st.tuples(st.just("turn"), st.sampled_from(NAMES), st.just(""), st.sampled_from(NAMES)),
     st.tuples(st.just("scale"), st.sampled_from(NAMES), st.just(""), st.sampled_from(NAMES)),
     st.tuples(st.just("drop"), st.sampled_from(NAMES), st.just(""), st.just("")),
@@ -80,6 +81,9 @@ def run(program, x):
             target[1:] = target[:-1]
         elif kind == "add":
             target[INDICES[how](target)] += np.mean(names[other]) * 0.5
+        elif kind == "map":
+            index = INDICES[how](target)
+            target[index] = np.cos(target[index])
         elif kind == "turn":
             if target.ndim == 2 and target.shape[0] == target.shape[1]:
                 target += np.asfortranarray(np.eye(len(target))) + 0.1 * np.mean(names[other])
@@ -251,3 +255,29 @@ def test_a_new_value_keeps_the_layout_that_decides_what_is_a_view(f, make):
     np.testing.assert_array_equal(jvp(f, (make(),), (make(),))[0], expected)
     nested = jvp(lambda x: value_and_grad(lambda x: np.sum(f(x) ** 2))(x), (make(),), (make(),))[0]
     assert nested[0] == np.sum(expected**2)
+
+
+def test_arrays_without_axes_change_in_place_too():
+    def f(x):
+        y = np.reshape(x * 2.0, ())
+        z = y
+        y += 1.0
+        y *= x
+        z[...] += 1.0
+        return y + z
+
+    def plain(x):
+        return 2 * ((2 * x + 1) * x + 1)
+
+    assert value_and_grad(f)(0.5) == (plain(0.5), 6.0)
+    assert jvp(f, (0.5,), (1.0,))[1] == 6.0
+
+
+def test_lists_of_traced_numbers_can_be_assigned():
+    def f(x):
+        y = np.zeros_like(x)
+        y[:2] = [x[0] * x[1], 3.0]
+        y[2:] = (x[2],)
+        return np.sum(y * np.array([1.0, 10.0, 100.0]))
+
+    np.testing.assert_array_equal(grad(f)(np.array([2.0, 3.0, 4.0])), [3.0, 2.0, 100.0])

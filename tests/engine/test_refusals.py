@@ -14,6 +14,10 @@ from pebbling.errors import SourceError
 X = np.array([0.3, 0.7, 1.1])
 
 
+class Own(np.ndarray):
+    """A kind of array with its own arithmetic."""
+
+
 def fill_plain(x):
     a = np.zeros(3)
     a[0] = x[0]
@@ -69,6 +73,12 @@ REFUSED = [
     (lambda x: np.sum(np.add.reduceat(x, [0, 1])), "np.add.reduceat has no derivative rule"),
     (lambda x: special.struve(1.0, x[0]), "scipy.special.struve has no derivative rule"),
     (lambda x: special.logsumexp(x), "lose its derivative"),
+    (lambda x: special.jv(x[0], 1.0), "order or shape"),
+    (lambda x: special.boxcox(1.0, x[0]), "order or shape"),
+    (lambda x: np.max(x, None, None, False, x[0]), "np.max got a traced array as an argument"),
+    (lambda x: np.max(x, initial=x[0]), "np.max got a traced array as an argument"),
+    (lambda x: np.max(np.ones(3), initial=x[0]), "np.max got a traced array as an argument"),
+    (lambda x: np.sum(np.multiply(x, np.ones(3).view(Own))), "Own"),
     (lambda x: np.sum(np.quantile(x, 0.2, method="lower")), "lower"),
     (lambda x: np.sum(np.pad(x, 1, mode="mean")), "mean"),
     (lambda x: np.interp(0.2, x, x, period=1.0), "period"),
@@ -110,6 +120,19 @@ def test_it_can_be_written_again_afterwards():
     kept.flags.writeable = False
     grad(lambda x: np.sum(x * kept))(X)
     assert not kept.flags.writeable
+
+
+def test_it_can_be_written_while_an_error_is_handled():
+    a = np.ones(3)
+
+    def f(x):
+        y = x * a
+        raise KeyError(y)
+
+    with pytest.raises(KeyError) as caught:
+        grad(f)(X)
+    a[0] = 2.0
+    assert caught.type is KeyError
 
 
 def test_two_tapes_that_need_one_array():
@@ -167,6 +190,12 @@ def test_only_floating_point_arguments(bad):
         grad(lambda y, x: 1.0, 1)(0.0, bad)
 
 
+@pytest.mark.parametrize("bad", [np.ones(2).view(Own), np.ma.masked_array([1.0, 2.0], [True, False])])
+def test_arrays_with_their_own_arithmetic(bad):
+    with pytest.raises(TypeError, match="argument 0"):
+        grad(lambda x: np.sum(x))(bad)
+
+
 def test_an_integer_deep_inside_is_named():
     with pytest.raises(TypeError, match=r"argument 0\['w'\]\[1\] is int64"):
         grad(lambda p: 1.0)({"w": [1.0, np.arange(3)]})
@@ -206,7 +235,7 @@ def test_traced_arrays_can_not_leave_by_pickle_but_can_be_copied():
 
 
 def test_an_unknown_attribute():
-    with pytest.raises(AttributeError, match="no .flat"):
+    with pytest.raises(AttributeError, match=r"no \.flat"):
         grad(lambda x: x.flat[0])(X)
 
 

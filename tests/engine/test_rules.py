@@ -12,12 +12,12 @@ from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import special
 
-import jax
 from pebbling.engine import numpy as engine
 from pebbling.engine.numpy import dual, table, var
 from pebbling.engine.numpy.kinds import Flat

@@ -128,6 +128,13 @@ def test_vmap_over_lengths(run):
     assert_same(values, jnp.stack([jax.grad(lambda x, n=n: fixed(x, n))(x) for x, n in zip(xs, lengths)]))
 
 
+@pytest.mark.parametrize("run", [counted, online])
+def test_run_time_lengths_in_double_precision(run):
+    with jax.enable_x64(True):
+        x = jnp.float64(0.7)
+        assert_same(jax.jit(jax.grad(run))(x, 50), jax.jit(jax.grad(lambda x: fixed(x, 50)))(x), rtol=1e-12)
+
+
 def test_trees_with_integers_booleans_and_keys():
     def run(scan):
         def loss(x, key):

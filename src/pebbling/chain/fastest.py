@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from .descent import descend
-from .excess import Excess, Exhausted, period
+from .excess import Excess, period
+from .lengths import Exhausted
 from .prices import Market, Prices
 from .tiers import Choice, Node, Problem, total_time
 
@@ -32,45 +33,29 @@ class Plan:
 
 
 def fastest(problem: Problem, method: str = "auto") -> Plan:
-    """The fastest plan, or with ``"hull"``, or where that takes too long, a good one with a bound."""
+    """The fastest plan; or, with ``"hull"`` and where it would take too long, a good one with a bound."""
     market = Market(problem)
     prices = market.right_for(problem.root)
     choices = descend(market)
     plan = Plan(choices, total_time(problem, choices), ceil(prices.bound(problem.root)))
-    if plan.time > plan.bound and method != "hull":
-        plan = _sharpened(plan, prices)
+    if plan.time > plan.bound and method != "hull" and 1 < (modulus := period(prices)) < problem.steps:
+        plan = _improved(plan, prices, modulus, _QUICK)
     if plan.time > plan.bound and (method == "exact" or (method == "auto" and problem.steps <= _STEPS)):
-        plan = _solved(plan, prices, inf if method == "exact" else _EFFORT)
+        plan = _improved(plan, prices, 0, inf if method == "exact" else _EFFORT)
     return plan
 
 
-def _sharpened(plan: Plan, prices: Prices) -> Plan:
-    modulus = period(prices)
-    if modulus < 2:
-        return plan
+def _improved(plan: Plan, prices: Prices, modulus: int, effort: float) -> Plan:
+    """The better of a plan and the one with the least excess, and the bound that follows."""
+    root = prices.problem.root
+    bound = prices.price * root.steps - prices.offer(root, 0)[0]
+    slack = plan.time * prices.scale - bound
     try:
-        excess = Excess(prices, _slack(plan, prices), modulus, _QUICK)
+        excess = Excess(prices, slack, modulus, effort)
     except Exhausted:
         return plan
-    return Plan(plan.choices, plan.time, _bound(prices, excess.least))
-
-
-def _solved(plan: Plan, prices: Prices, effort: float) -> Plan:
-    try:
-        excess = Excess(prices, _slack(plan, prices), effort=effort)
-    except Exhausted:
-        return plan
-    choices = excess.plan()
-    time = total_time(prices.problem, choices)
-    return Plan(choices, time, time)
-
-
-def _slack(plan: Plan, prices: Prices) -> int:
-    """By how much the plan exceeds the bound, in the whole numbers of the prices."""
-    root = prices.problem.root
-    return plan.time * prices.scale - (prices.price * root.steps - prices.offer(root, 0)[0])
-
-
-def _bound(prices: Prices, excess: int) -> int:
-    root = prices.problem.root
-    return -((prices.offer(root, 0)[0] - prices.price * root.steps - excess) // prices.scale)
+    choices = excess.plan() if excess.least < slack else None
+    if choices is not None and (time := total_time(prices.problem, choices)) < plan.time:
+        plan, slack = Plan(choices, time, plan.bound), time * prices.scale - bound
+    proven = not modulus or slack - excess.least <= excess.rounding
+    return Plan(plan.choices, plan.time, plan.time if proven else -((-bound - excess.least) // prices.scale))

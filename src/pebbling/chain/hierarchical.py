@@ -48,7 +48,7 @@ class Hierarchical(Schedule):
     """
 
     steps: int
-    tiers: tuple[Tier, ...]
+    tiers: Sequence[Tier]
     forward: float = 1.0
     backward: float = 1.0
     method: str = "auto"

@@ -93,16 +93,16 @@ class Lengths:
         inside = 0 <= steps - curve.start < len(curve.excess)
         return float(curve.excess[steps - curve.start]) if inside else inf
 
-    def lowest(self, left: Curve, right: Curve, steps: int) -> tuple[int, float]:
-        """How many of the steps go to the left part for the least sum, and that sum."""
+    def lowest(self, left: Curve, right: Curve, steps: int) -> tuple[int, float, int]:
+        """How many of the steps go to the left part for the least sum, that sum, and how often in a row."""
         first = max(left.start, steps - right.start - len(right.excess) + 1)
         last = min(left.start + len(left.excess) - 1, steps - right.start)
         if first > last:
-            return 0, inf
+            return 0, inf, 1
         sums = left.excess[first - left.start : last - left.start + 1]
         sums = sums + right.excess[steps - last - right.start : steps - first - right.start + 1][::-1]
         best = int(np.argmin(sums))
-        return first + best, float(sums[best])
+        return first + best, float(sums[best]), 1
 
     def same(self, one: Curve, two: Curve) -> bool:
         """Whether two curves agree."""

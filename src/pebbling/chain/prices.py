@@ -80,6 +80,19 @@ class Prices:
         """What the faster levels earn without this one."""
         return self.offer(self.problem.node(0, level, 0), depth)
 
+    def parts(self, node: Node, depth: int) -> tuple[Offer, Offer, Offer]:
+        """What the faster levels earn, and what the parts left and right of a split do."""
+        left = self.offer(node._replace(kept=True), depth + 1)
+        right = self.offer(self.problem.node(0, node.level, node.slots - 1), depth)
+        return self.below(node.level, depth), left, right
+
+    def split(self, node: Node, depth: int) -> Offer:
+        """What a node earns if it is split."""
+        level = self.problem.levels[node.level]
+        transfers = (level.read + (0 if node.kept else level.write)) * self.scale
+        _, left, right = self.parts(node, depth)
+        return left[0] + right[0] - transfers, left[1] + right[1], left[2] + right[2]
+
     def bound(self, node: Node) -> Fraction:
         """No plan for the node takes less time than this."""
         return Fraction(self.price * node.steps - self.offer(node, 0)[0], self.scale)

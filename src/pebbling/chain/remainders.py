@@ -26,18 +26,101 @@ class Curve(NamedTuple):
 
 
 _DENSE = 64
+_OVERHEAD = 20_000  # a few calls to NumPy, in elements
 
 
 class Remainders:
-    """Curves for lengths modulo ``modulus`` and plans of ``steps`` steps; stops after so much ``effort``."""
+    """Curves for plans of ``steps`` steps within ``slack``, modulo ``modulus``; stops after so much ``effort``.
 
-    def __init__(self, modulus: int, steps: int, slack: float, effort: float = inf) -> None:
-        self.modulus, self.slack, self.effort = modulus, slack, effort
-        self._all = np.arange(modulus)
-        self._beyond = steps + 1 + (self._all - steps - 1) % modulus  # stands for all that is too long
-        self._others = (self._all - self._all[:, None]) % modulus if modulus <= _DENSE else self._all[None]
+    What differs by no more than ``tie`` counts as equal.
+    """
+
+    def __init__(self, modulus: int, steps: int, slack: float, tie: float, effort: float = inf) -> None:
+        self.modulus, self.steps, self.slack, self.tie, self.effort = modulus, steps, slack, tie, effort
+        self._remainders = np.arange(modulus)
+        self._too_long = steps + 1 + (self._remainders - steps - 1) % modulus
 
     def leaf(self, shorter: np.ndarray, least: int, most: int, longer: np.ndarray) -> Curve:
         """No excess for ``least`` to ``most`` steps; the excess for 1, 2, … steps fewer or more is given."""
-        limit = int(self._beyond[-1]) + 2 * self.modulus
-        least, most = min(least, limit - (limit - least) % self.modulus), min(most, limit - (limit - most) % self.modulus)
+        excessive = max(0, least - self.steps) // self.modulus * self.modulus
+        least, most = least - excessive, most - excessive
+        if most - least + 1 >= self.modulus:
+            most = min(most, self.steps + 2 * self.modulus)
+            shortest = least + (self._remainders - least) % self.modulus
+            return self._curve(np.zeros(self.modulus), shortest, most - (most - self._remainders) % self.modulus)
+        start = least - len(shorter)
+        excess = np.concatenate((shorter[::-1], np.zeros(most - least + 1), longer))
+        before, after = start % self.modulus, -(start + len(excess)) % self.modulus
+        excess = np.pad(excess, (before, after), constant_values=inf).reshape(-1, self.modulus)
+        lengths = np.arange(start - before, start - before + excess.size).reshape(excess.shape)
+        return self._best(excess, lengths, lengths)
+
+    def either(self, one: Curve, above: float, two: Curve, beyond: float) -> Curve:
+        """The better of two ways, each with what it falls short of the best offer."""
+        excess = np.stack((one.excess + above, two.excess + beyond))
+        return self._best(excess, np.stack((one.shortest, two.shortest)), np.stack((one.longest, two.longest)))
+
+    def joined(self, one: Curve, two: Curve) -> Curve:
+        """One part after the other: the least sum for each remainder of both together."""
+        if self.modulus <= _DENSE:
+            return self._joined_at(self._remainders, one, two)
+        first, second = upward_bends(one.excess), upward_bends(two.excess)
+        return self.either(
+            self._joined_at(np.array(first, int), one, two), 0.0, self._joined_at(np.array(second, int), two, one), 0.0
+        )
+
+    def chained(self, link: Curve, shortfall: float, end: Curve, short: float) -> Curve:
+        """Any number of links in a row and an end, each link and the end with what they fall short."""
+        none = np.where(self._remainders == 0, 0.0, inf)
+        row = self.either(Curve(none, self._remainders, self._remainders), 0.0, link, shortfall)
+        while not self.same(row, longer := self.joined(row, row)):
+            row = longer
+        return self.joined(row, end._replace(excess=end.excess + short))
+
+    def least(self, curve: Curve, steps: int) -> float:
+        """No part of that many steps has less excess."""
+        return float(curve.excess[steps % self.modulus])
+
+    def at(self, curve: Curve, steps: int) -> float:
+        """The least excess of a part of that many steps, where one is known."""
+        remainder = steps % self.modulus
+        known = curve.shortest[remainder] <= steps <= curve.longest[remainder]
+        return float(curve.excess[remainder]) if known else inf
+
+    def lowest(self, left: Curve, right: Curve, steps: int) -> tuple[int, float, int]:
+        """How many of the steps go to the left part for the least sum, that sum, and how often in a row."""
+        rest = (steps - self._remainders) % self.modulus
+        first = np.maximum(left.shortest, steps - right.longest[rest])
+        last = np.minimum(left.longest, steps - right.shortest[rest])
+        sums = np.where(first <= last, left.excess + right.excess[rest], inf)
+        best = int(np.argmin(sums))
+        length = int(first[best])
+        again = (steps - int(right.shortest[rest[best]])) // length if length and length % self.modulus == 0 else 1
+        return length, float(sums[best]), max(1, again)
+
+    def same(self, one: Curve, two: Curve) -> bool:
+        """Whether two curves agree."""
+        return all(map(np.array_equal, one, two))
+
+    def _joined_at(self, places: np.ndarray, one: Curve, two: Curve) -> Curve:
+        """The least sums with the first part at some of its remainders only."""
+        self.effort -= (len(places) + 1) * self.modulus + _OVERHEAD
+        if self.effort < 0:
+            raise Exhausted
+        rest = (self._remainders - places[:, None]) % self.modulus
+        return self._best(
+            one.excess[places, None] + two.excess[rest],
+            one.shortest[places, None] + two.shortest[rest],
+            one.longest[places, None] + two.longest[rest],
+        )
+
+    def _best(self, excess: np.ndarray, shortest: np.ndarray, longest: np.ndarray) -> Curve:
+        """Column by column the least excess, and the shortest and longest of the rows that have it."""
+        least = excess.min(axis=0, initial=inf)
+        best = excess <= least + self.tie
+        shortest = np.where(best, shortest, self._too_long).min(axis=0, initial=self.steps + self.modulus)
+        return self._curve(least, shortest, np.where(best, longest, 0).max(axis=0, initial=0))
+
+    def _curve(self, excess: np.ndarray, shortest: np.ndarray, longest: np.ndarray) -> Curve:
+        excess = np.where(excess <= self.slack, excess, inf)
+        return Curve(excess, np.minimum(shortest, self._too_long), np.minimum(longest, self._too_long))

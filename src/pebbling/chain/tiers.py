@@ -48,6 +48,8 @@ class Choice(NamedTuple):
 
 
 DOWN = Choice(0, 0, 0)
+RUN = 1024
+"""The most snapshots in one choice, which is spelled out as a whole wherever it is used."""
 
 
 class Level(NamedTuple):

@@ -5,6 +5,8 @@ The recurrence of ``tiers``, length by length, all slots of a level at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .tiers import DOWN, Choice, Node, Problem
@@ -40,7 +42,7 @@ def _leaf_time(problem: Problem, steps: int) -> int:
     return _NEVER if time is None else time
 
 
-def _walk(problem: Problem, tables: list[tuple[np.ndarray, ...]]) -> dict[Node, Choice]:
+def _walk(problem: Problem, tables: Sequence[tuple[np.ndarray, ...]]) -> dict[Node, Choice]:
     choices: dict[Node, Choice] = {}
     todo = [problem.root]
     while todo:

@@ -4,7 +4,7 @@ A run holds, besides its snapshots: the final state, the state at hand, and the 
 the budget is room for whatever runs at the moment: a step (its result and what it allocates on the
 way) or a reversal (likewise). The first step is run with Python's memory tracing, and its result is
 used. A reversal can't be tried before its turn (it may accumulate into the user's arrays), so it is
-given room for its result and for the larger of five states and twice what the step allocates, and
+given room for its result and for the larger of eight states and twice what the step allocates, and
 one more state for every eight snapshots; if the first reversal takes more than that, the run stops
 with a ``BudgetError`` that knows the smallest budget with room enough.
 """
@@ -47,7 +47,7 @@ class Measured:
     @property
     def room(self) -> int:
         """What is set aside for a reversal at the least."""
-        return self.adjoint + max(5 * self.state, 2 * self.workspace + self.state)
+        return self.adjoint + max(8 * self.state, 2 * self.workspace + self.state) + _JITTER
 
 
 @dataclass(frozen=True)

@@ -33,13 +33,15 @@ def masked(jaxpr: Jaxpr, kept: slice) -> Jaxpr:
     return trace(body, [index, index, *avals])
 
 
-def _dims(mask: Sequence[bool], dim: int) -> list[int | None]:
+def batch_dims(mask: Sequence[bool], dim: int) -> list[int | None]:
+    """Where the batch axis is, for values that have one."""
     return [dim if m else None for m in mask]
 
 
-def _place(
+def place_batch(
     values: Sequence[Any], dims: Sequence[int | None], mask: Sequence[bool], axis: Any, target: int
 ) -> list[Any]:
+    """Values with their batch axis in one place, where they have one."""
     return [compat.batch_at(v, axis, d, target) if m else v for v, d, m in zip(values, dims, mask)]
 
 
@@ -61,14 +63,15 @@ def loop_batch(
     made, bz, by = settle(bz, lambda bz: batched_jaxpr(body, axis, [False, *bc, *bz, *bx], [*bz, *rest]))
     hints: list[Any] = []
     if hinted is not None:
-        hints = [*hint[:first], *_place(hint[first:], dh[first:], pick(hinted, bz), axis, 1)]
+        hints = [*hint[:first], *place_batch(hint[first:], dh[first:], pick(hinted, bz), axis, 1)]
     outs = loop_p.bind(
-        *count, *_place(consts, dc, bc, axis, 0), *_place(carry, dz, bz, axis, 0), *_place(xs, dx, bx, axis, 1), *hints,
+        *count, *place_batch(consts, dc, bc, axis, 0), *place_batch(carry, dz, bz, axis, 0),
+        *place_batch(xs, dx, bx, axis, 1), *hints,
         **{**params, "body": made},
     )  # fmt: skip
-    out_dims = _dims(bz, 0) + _dims(by, 1)
+    out_dims = batch_dims(bz, 0) + batch_dims(by, 1)
     if params["store"]:
-        out_dims += [None] * first + _dims(bz, 1)
+        out_dims += [None] * first + batch_dims(bz, 1)
     return outs, out_dims
 
 
@@ -95,13 +98,14 @@ def reverse_batch(
     back, bw, bv = settle(
         bw, lambda bw: batched_jaxpr(params["back"], axis, [False, *bc, *bz, *bx, *bw, *bu], [*bw, *rest])
     )
-    hints = [*hint[:first], *_place(hint[first:], dh[first:], bz, axis, 1)] if hint else []
+    hints = [*hint[:first], *place_batch(hint[first:], dh[first:], bz, axis, 1)] if hint else []
     outs = reverse_p.bind(
-        *count, *_place(consts, dc, bc, axis, 0), *_place(z, dz, bz, axis, 0), *_place(xs, dx, bx, axis, 1), *hints,
-        *_place(w, dw, bw, axis, 0), *_place(us, du, bu, axis, 1),
+        *count, *place_batch(consts, dc, bc, axis, 0), *place_batch(z, dz, bz, axis, 0),
+        *place_batch(xs, dx, bx, axis, 1), *hints,
+        *place_batch(w, dw, bw, axis, 0), *place_batch(us, du, bu, axis, 1),
         **{**params, "step": step, "back": back},
     )  # fmt: skip
-    return outs, _dims(bw, 0) + _dims(bv, 1)
+    return outs, batch_dims(bw, 0) + batch_dims(bv, 1)
 
 
 def loop_prune(used: Sequence[bool], eqn: Any) -> tuple[list[bool], Any]:

@@ -24,7 +24,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..chain.online import Online
-from .compat import fresh_trace
 from .planner import NOWHERE
 
 TABLE = 2048
@@ -73,9 +72,9 @@ def _constants(slots: int) -> dict[str, np.ndarray]:
     }
 
 
-def _advances(length: Any, reach: Any) -> Any:
+def _advances(xp: Any, length: Any, reach: Any) -> Any:
     """t(length, s) as the sum over r of what exceeds beta(s, r)."""
-    return jnp.sum(jnp.maximum(0.0, length[..., None] - reach), -1)
+    return xp.sum(xp.maximum(0.0, length[..., None] - reach), -1)
 
 
 @lru_cache(16)
@@ -92,11 +91,6 @@ def table(slots: int) -> tuple[np.ndarray, np.ndarray]:
 @lru_cache(16)
 def after_table(slots: int) -> Greedy:
     """The plan once the table is through, as constants."""
-    with fresh_trace():
-        return Greedy(*map(np.asarray, _after_table(slots)))
-
-
-def _after_table(slots: int) -> Greedy:
     steps, places = table(slots)
     held = {0: 0} | {int(slot): int(step) for step, slot in zip(steps[:-1], places[:-1])}
     taken = sorted((step, slot) for slot, step in held.items())
@@ -107,19 +101,25 @@ def _after_table(slots: int) -> Greedy:
     index = np.arange(slots + 1)
     positions = np.array([step for step, _ in taken] + [NOWHERE] * len(empty), np.int32)
     plan = Greedy(
-        jnp.asarray(positions),
-        jnp.asarray([slot for _, slot in taken] + empty, jnp.int32),
-        jnp.asarray(np.isin(positions, targets) & (index < len(taken))),
-        jnp.int32(len(taken)), jnp.int32(stage), jnp.int32(np.sum(targets[1:] <= last)), jnp.int32(0),
-        jnp.float32(0), jnp.int32(0),
+        np.asarray(positions),
+        np.asarray([slot for _, slot in taken] + empty, np.int32),
+        np.asarray(np.isin(positions, targets) & (index < len(taken))),
+        np.int32(len(taken)), np.int32(stage), np.int32(np.sum(targets[1:] <= last)), np.int32(0),
+        np.float32(0), np.int32(0),
     )  # fmt: skip
-    return _look_ahead(slots, plan, jnp.int32(last))
+    return _typed(np, _look_ahead(np, slots, plan, np.int32(last)))
+
+
+def _typed(xp: Any, plan: Greedy) -> Greedy:
+    """The plan in the types that a loop carries it in."""
+    kinds = dict.fromkeys(Greedy._fields, np.dtype(np.int32)) | {"pinned": np.dtype(bool), "gain": np.dtype(np.float32)}
+    return Greedy(*(xp.asarray(value, kinds[name]) for name, value in plan._asdict().items()))
 
 
 def keep(slots: int, plan: Greedy, at: Any) -> tuple[Greedy, Any]:
     """The plan after the state of step ``at`` is kept, and its slot."""
     index = jnp.arange(slots + 1, dtype=jnp.int32)
-    is_target = at == _target(slots, plan)
+    is_target = at == _target(jnp, slots, plan)
     new_stage = is_target & (plan.target >= slots - 1) if slots > 1 else jnp.bool_(False)
     pinned = jnp.where(new_stage, index == 0, plan.pinned)
     full = plan.used >= slots
@@ -138,7 +138,7 @@ def keep(slots: int, plan: Greedy, at: Any) -> tuple[Greedy, Any]:
         jnp.where(new_stage, 1, plan.target + is_target),
         plan.next, plan.gain, plan.victim,
     )  # fmt: skip
-    return _look_ahead(slots, made, at), slot
+    return _typed(jnp, _look_ahead(jnp, slots, made, at)), slot
 
 
 def ledger(positions: Any) -> Any:
@@ -152,42 +152,41 @@ def ledger(positions: Any) -> Any:
     return jnp.stack([jnp.sum(jnp.where(at, positions, 0), 1), jnp.sum(jnp.where(at, index, 0), 1)])
 
 
-def _target(slots: int, plan: Greedy) -> Any:
+def _target(xp: Any, slots: int, plan: Greedy) -> Any:
     """The next step whose state is kept because the stage wants it."""
     if slots == 1:
-        return jnp.int32(NOWHERE)
-    targets = jnp.asarray(_constants(slots)["targets"])
-    stage = jnp.minimum(plan.stage, _STAGES - 2)
+        return xp.int32(NOWHERE)
+    targets = xp.asarray(_constants(slots)["targets"])
+    stage = xp.minimum(plan.stage, _STAGES - 2)
     over = plan.target >= slots - 1
-    return jnp.where(over, targets[stage + 1, 1], targets[stage, jnp.minimum(plan.target + 1, slots - 1)])
+    return xp.where(over, targets[stage + 1, 1], targets[stage, xp.minimum(plan.target + 1, slots - 1)])
 
 
-def _gains(slots: int, positions: Any, pinned: Any) -> tuple[Any, Any]:
+def _gains(xp: Any, slots: int, positions: Any, pinned: Any) -> tuple[Any, Any]:
     """The best snapshot to evict for one at the end, and the gain but for the part that grows with the distance."""
     tables = _constants(slots)
-    gaps = (positions[1:slots] - positions[: slots - 1]).astype(jnp.float32)
-    own, more = _advances(gaps, jnp.asarray(tables["own"])), _advances(gaps, jnp.asarray(tables["more"]))
-    merged = _advances(gaps[:-1] + gaps[1:], jnp.asarray(tables["own"][:-1]))
-    now = jnp.asarray(tables["from_before"]) @ own
-    later = jnp.asarray(tables["beyond"]) @ more
-    gain = (now - later)[1:-1] - merged
-    gain = jnp.where(pinned[1 : slots - 1], -jnp.inf, gain)
-    best = jnp.argmax(gain)
-    return gain[best], (best + 1).astype(jnp.int32)
+    gaps = (positions[1:slots] - positions[: slots - 1]).astype(xp.float32)
+    own, more = _advances(xp, gaps, xp.asarray(tables["own"])), _advances(xp, gaps, xp.asarray(tables["more"]))
+    merged = _advances(xp, gaps[:-1] + gaps[1:], xp.asarray(tables["own"][:-1]))
+    now = xp.sum(xp.asarray(tables["from_before"]) * own - xp.asarray(tables["beyond"]) * more, -1)
+    gain = now[1:-1] - merged
+    gain = xp.where(pinned[1 : slots - 1], -xp.inf, gain)
+    best = xp.argmax(gain)
+    return gain[best], (best + 1).astype(xp.int32)
 
 
-def _last_gain(slots: int, positions: Any, distance: Any) -> Any:
+def _last_gain(xp: Any, slots: int, positions: Any, distance: Any) -> Any:
     """The gain of evicting the last snapshot for one ``distance`` steps after it."""
-    two = jnp.asarray(_constants(slots)["two"])
-    before = (positions[slots - 1] - positions[slots - 2]).astype(jnp.float32)
-    far = jnp.asarray(distance, jnp.float32)
-    return _advances(before, two) + far * (far - 1) / 2 - _advances(before + far, two)
+    two = xp.asarray(_constants(slots)["two"])
+    before = (positions[slots - 1] - positions[slots - 2]).astype(xp.float32)
+    far = xp.asarray(distance, xp.float32)
+    return _advances(xp, before, two) + far * (far - 1) / 2 - _advances(xp, before + far, two)
 
 
 def _relief(slots: int, distance: Any) -> Any:
     two = jnp.asarray(_constants(slots)["two"])
     far = jnp.asarray(distance, jnp.float32)
-    return far * (far - 1) / 2 - _advances(far, two)
+    return far * (far - 1) / 2 - _advances(jnp, far, two)
 
 
 def _victim(slots: int, plan: Greedy, pinned: Any, at: Any) -> Any:
@@ -195,29 +194,29 @@ def _victim(slots: int, plan: Greedy, pinned: Any, at: Any) -> Any:
     if slots <= 2:
         return jnp.int32(slots - 1)
     distance = at - plan.positions[slots - 1]
-    last = jnp.where(pinned[slots - 1], -jnp.inf, _last_gain(slots, plan.positions, distance))
+    last = jnp.where(pinned[slots - 1], -jnp.inf, _last_gain(jnp, slots, plan.positions, distance))
     return jnp.where(last > plan.gain + _relief(slots, distance), slots - 1, plan.victim)
 
 
-def _look_ahead(slots: int, plan: Greedy, at: Any) -> Greedy:
+def _look_ahead(xp: Any, slots: int, plan: Greedy, at: Any) -> Greedy:
     """The plan with the next step to keep: the stage's own, or one that it pays to keep before."""
-    target = _target(slots, plan)
+    target = _target(xp, slots, plan)
     if slots <= 1:
         return plan._replace(next=target)
     tables = _constants(slots)
     end = plan.positions[slots - 1]
-    soon = jnp.int32(NOWHERE)
+    soon = xp.int32(NOWHERE)
     gain, victim = plan.gain, plan.victim
     if slots > 2:
-        gain, victim = _gains(slots, plan.positions, plan.pinned)
-        enough = jnp.sum(jnp.asarray(tables["relief"]) <= -gain).astype(jnp.int32)
-        far = jnp.ceil(1.25 * jnp.sqrt(jnp.maximum(-2.0 * gain, 1.0)))
-        reached = jnp.where(enough < _DISTANCES, enough, jnp.minimum(far, 1e9).astype(jnp.int32))
-        soon = jnp.where(jnp.isfinite(gain), end + jnp.maximum(reached, 1), NOWHERE)
+        gain, victim = _gains(xp, slots, plan.positions, plan.pinned)
+        enough = xp.sum(xp.asarray(tables["relief"]) <= -gain).astype(xp.int32)
+        far = xp.ceil(1.25 * xp.sqrt(xp.maximum(-2.0 * gain, 1.0)))
+        reached = xp.where(enough < _DISTANCES, enough, xp.minimum(far, 1e9).astype(xp.int32))
+        soon = xp.where(xp.isfinite(gain), end + xp.maximum(reached, 1), NOWHERE)
     if slots < 5:
-        distance = jnp.arange(1, _LOOKAHEAD + 1)
-        pays = _last_gain(slots, plan.positions, distance) > 0
-        first = jnp.where(jnp.any(pays), jnp.argmax(pays) + 1, _LOOKAHEAD).astype(jnp.int32)
-        soon = jnp.where(plan.pinned[slots - 1], soon, jnp.minimum(soon, end + first))
-    soon = jnp.where(plan.used >= slots, jnp.maximum(soon, at + 1), NOWHERE)
-    return plan._replace(next=jnp.minimum(target, soon), gain=gain, victim=victim)
+        distance = xp.arange(1, _LOOKAHEAD + 1)
+        pays = _last_gain(xp, slots, plan.positions, distance) > 0
+        first = xp.where(xp.any(pays), xp.argmax(pays) + 1, _LOOKAHEAD).astype(xp.int32)
+        soon = xp.where(plan.pinned[slots - 1], soon, xp.minimum(soon, end + first))
+    soon = xp.where(plan.used >= slots, xp.maximum(soon, at + 1), NOWHERE)
+    return plan._replace(next=xp.minimum(target, soon), gain=gain, victim=victim)

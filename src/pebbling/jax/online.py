@@ -18,12 +18,12 @@ from jax.tree_util import tree_unflatten
 
 from ..chain.schedule import Schedule
 from . import budget, compat, engine, greedy, planner, registry  # noqa: F401
-from .batch import _dims, _place
+from .batch import batch_dims, place_batch
 from .body import as_arrays, empty_tree, trace_body
 from .compat import Jaxpr, array_type, aval_of, batched_jaxpr, dual, evaluate, known_part, trace
 from .masks import drop, merge, parts, pick, settle, spread
 from .primitives import Plan, check_effects, hint_avals, loop_p
-from .rules import _dual_body, _moving, _uninstantiated, _with_tangents, _zero
+from .rules import dual_body, has_tangent, uninstantiated, with_tangents, zero_tangent
 
 while_p = compat.primitive("checkpointed_while")
 
@@ -112,7 +112,8 @@ def _run(*args: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan
         return inner, engine.put(buffers, x, slot), positions, k + 1, after
 
     start = (
-        begin, engine.room(carry, slots + 1), planner.empty(slots), jnp.int32(0), greedy.after_table(slots)
+        begin, engine.room(carry, slots + 1), planner.empty(slots), jnp.int32(0),
+        greedy.Greedy(*map(jnp.asarray, greedy.after_table(slots))),
     )  # fmt: skip
     (_, count, x), buffers, positions, *_ = lax.while_loop(lambda c: c[0][0], run, start)
     return [*x, count, greedy.ledger(positions), *buffers]
@@ -129,23 +130,23 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tupl
     cond, body, sizes = params["cond"], params["body"], params["sizes"]
     cond_consts, consts, carry, _ = parts(primals, sizes)
     _, dc, dz, _ = parts(tangents, sizes)
-    mc = _moving(dc)
-    _, mz, _ = settle(_moving(dz), lambda mz: dual(body, [False, *mc, *mz], mz))
-    made = _dual_body(body, [mc, mz], [mz])
+    mc = has_tangent(dc)
+    _, mz, _ = settle(has_tangent(dz), lambda mz: dual(body, [False, *mc, *mz], mz))
+    made = dual_body(body, [mc, mz], [mz])
     moving = [a.to_tangent_aval() for a in pick(mz, body.out_avals)]
     outs = while_p.bind(
-        *cond_consts, *_with_tangents(consts, dc, mc), *_with_tangents(carry, dz, mz),
+        *cond_consts, *with_tangents(consts, dc, mc), *with_tangents(carry, dz, mz),
         **{
             **params, "cond": _widened(cond, sizes, mz, moving), "body": made,
             "sizes": (sizes[0], sizes[1] + sum(mc), sizes[2] + sum(mz)),
         },
     )  # fmt: skip
     x, dx, count, hints = parts(outs, [sizes[2], sum(mz), 1])
-    values, dots = [*x, *count], [*spread(mz, dx, lambda k: _zero(x[k])), _zero(count[0])]
+    values, dots = [*x, *count], [*spread(mz, dx, lambda k: zero_tangent(x[k])), zero_tangent(count[0])]
     if params["store"]:
         ledger, kept, moved = parts(hints, [1, sizes[2]])
         values += [*ledger, *kept]
-        dots += [_zero(ledger[0]), *spread(mz, moved, lambda k: _zero(kept[k]))]
+        dots += [zero_tangent(ledger[0]), *spread(mz, moved, lambda k: zero_tangent(kept[k]))]
     return values, dots
 
 
@@ -207,7 +208,7 @@ def _split_equation(saveable: Any, unknown: Sequence[bool], instantiated: Sequen
     params = eqn.params
     sizes = params["sizes"]
     known, cond, uc, uz, lost = _unknown(unknown, params)
-    more = _uninstantiated(eqn, instantiated)
+    more = uninstantiated(eqn, instantiated)
     if lost:
         every = [True] * len(eqn.outvars)
         return None, eqn, every, every, more
@@ -233,10 +234,10 @@ def _batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params:
     bk, bc, bz = ([d is not None for d in group] for group in (dk, dc, dz))
     made, bz, _ = settle(bz, lambda bz: batched_jaxpr(body, axis, [False, *bc, *bz], bz))
     tested, out = batched_jaxpr(cond, axis, [*bk, *bz], [False])
-    k, c = _place(cond_consts, dk, bk, axis, 0), _place(consts, dc, bc, axis, 0)
+    k, c = place_batch(cond_consts, dk, bk, axis, 0), place_batch(consts, dc, bc, axis, 0)
     if not out[0]:
-        outs = while_p.bind(*k, *c, *_place(carry, dz, bz, axis, 0), **{**params, "cond": tested, "body": made})
-        return outs, _dims(bz, 0) + [None] + ([None, *_dims(bz, 1)] if store else [])
+        outs = while_p.bind(*k, *c, *place_batch(carry, dz, bz, axis, 0), **{**params, "cond": tested, "body": made})
+        return outs, batch_dims(bz, 0) + [None] + ([None, *batch_dims(bz, 1)] if store else [])
     every = [True] * len(bz)
     made, _ = batched_jaxpr(body, axis, [False, *bc, *every], every)
     tested, _ = batched_jaxpr(cond, axis, [*bk, *every], [True])
@@ -261,13 +262,13 @@ def _batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params:
     c_types = made.in_avals[1 : 1 + len(bc)]
     index = made.in_avals[0]
     outs = while_p.bind(
-        *k, *k, *c, jnp.zeros(axis.size, jnp.int32), *_place(carry, dz, every, axis, 0),
+        *k, *k, *c, jnp.zeros(axis.size, jnp.int32), *place_batch(carry, dz, every, axis, 0),
         cond=trace(condition, [*k_types, lanes, *x_types]),
         body=trace(step, [index, *k_types, *c_types, lanes, *x_types]),
         sizes=(len(bk), len(bk) + len(bc), 1 + len(bz)), plan=params["plan"], store=store,
     )  # fmt: skip
     done, x, _, hints = parts(outs, [1, len(bz), 1])
-    out_dims = _dims([True] * (len(bz) + 1), 0)
+    out_dims = batch_dims([True] * (len(bz) + 1), 0)
     result = [*x, done[0]]
     if store:
         ledger, _, kept = parts(hints, [1, 1])

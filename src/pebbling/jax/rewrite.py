@@ -25,7 +25,7 @@ from .compat import Jaxpr, aval_of, trace
 from .masks import parts
 from .online import while_p
 from .primitives import loop_p
-from .simplify import index_type, simplify
+from .simplify import growth_of, index_type, simplify
 
 _INLINED = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr")
 
@@ -225,7 +225,6 @@ def _holds_loop(eqn: Any) -> bool:
 
 def _upper_bound(cond: Jaxpr, body: Jaxpr, cond_consts: int, consts: int) -> tuple[int, int] | None:
     """For a loop ``while i < n: i += 1; …``, which of the carried values are i and n."""
-    from .simplify import _growth
 
     inner = cond.jaxpr
     if cond_consts or len(inner.eqns) != 1 or inner.eqns[0].primitive.name != "lt":
@@ -234,5 +233,5 @@ def _upper_bound(cond: Jaxpr, body: Jaxpr, cond_consts: int, consts: int) -> tup
     if one not in inner.invars or two not in inner.invars or inner.outvars[0] is not inner.eqns[0].outvars[0]:
         return None
     counter, limit = inner.invars.index(one), inner.invars.index(two)
-    grows = _growth(body, 1 + consts + counter, counter), _growth(body, 1 + consts + limit, limit)
+    grows = growth_of(body, 1 + consts + counter, counter), growth_of(body, 1 + consts + limit, limit)
     return (counter, limit) if grows == (1, 0) else None

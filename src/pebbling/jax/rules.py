@@ -15,15 +15,17 @@ from .masks import drop, merge, parts, pick, settle, spread
 from .primitives import counted, loop_p, reverse_p
 
 
-def _moving(tangents: Sequence[Any]) -> list[bool]:
+def has_tangent(tangents: Sequence[Any]) -> list[bool]:
+    """Which values have a tangent that is not zero by construction."""
     return [type(t) is not Zero for t in tangents]
 
 
-def _zero(value: Any) -> Any:
+def zero_tangent(value: Any) -> Any:
+    """A tangent that is zero by construction."""
     return Zero(compat.aval_of(value).to_tangent_aval())
 
 
-def _dual_body(jaxpr: Jaxpr, ins: Sequence[Sequence[bool]], outs: Sequence[Sequence[bool]]) -> Jaxpr:
+def dual_body(jaxpr: Jaxpr, ins: Sequence[Sequence[bool]], outs: Sequence[Sequence[bool]]) -> Jaxpr:
     """The jaxpr of values and tangents, each group of values followed by its tangents.
 
     ``ins`` are the masks of the groups of inputs after the index, ``outs`` those of the outputs.
@@ -48,7 +50,8 @@ def _dual_body(jaxpr: Jaxpr, ins: Sequence[Sequence[bool]], outs: Sequence[Seque
     return trace(body, [index, *types])
 
 
-def _with_tangents(values: Sequence[Any], tangents: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
+def with_tangents(values: Sequence[Any], tangents: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
+    """Values followed by the tangents of those that have one."""
     return [*values, *(instantiate(t) for t in pick(mask, tangents))]
 
 
@@ -56,19 +59,22 @@ def loop_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> 
     body, sizes, length, store = params["body"], params["sizes"], params["length"], params["store"]
     count, consts, carry, xs, _ = parts(primals, [counted(length), *sizes])
     _, dc, dz, dx, _ = parts(tangents, [counted(length), *sizes])
-    mc, mx = _moving(dc), _moving(dx)
+    mc, mx = has_tangent(dc), has_tangent(dx)
     rest = [False] * (len(body.out_avals) - sizes[1])
-    _, mz, my = settle(_moving(dz), lambda mz: dual(body, [False, *mc, *mz, *mx], [*mz, *rest]))
-    args = [*count, *_with_tangents(consts, dc, mc), *_with_tangents(carry, dz, mz), *_with_tangents(xs, dx, mx)]
-    made = _dual_body(body, [mc, mz, mx], [mz, my])
+    _, mz, my = settle(has_tangent(dz), lambda mz: dual(body, [False, *mc, *mz, *mx], [*mz, *rest]))
+    args = [*count, *with_tangents(consts, dc, mc), *with_tangents(carry, dz, mz), *with_tangents(xs, dx, mx)]
+    made = dual_body(body, [mc, mz, mx], [mz, my])
     total = (sizes[0] + sum(mc), sizes[1] + sum(mz), sizes[2] + sum(mx))
     outs = loop_p.bind(*args, **{**params, "body": made, "sizes": total, "hinted": None})
     x, ddx, ys, dys, hints = parts(outs, [sizes[1], sum(mz), len(my), sum(my)])
-    values, dots = [*x, *ys], [*spread(mz, ddx, lambda k: _zero(x[k])), *spread(my, dys, lambda k: _zero(ys[k]))]
+    values, dots = (
+        [*x, *ys],
+        [*spread(mz, ddx, lambda k: zero_tangent(x[k])), *spread(my, dys, lambda k: zero_tangent(ys[k]))],
+    )
     if store:
         ledger, kept, moved = parts(hints, [counted(length), sizes[1]])
         values += [*ledger, *kept]
-        dots += [*map(_zero, ledger), *spread(mz, moved, lambda k: _zero(kept[k]))]
+        dots += [*map(zero_tangent, ledger), *spread(mz, moved, lambda k: zero_tangent(kept[k]))]
     return values, dots
 
 
@@ -77,27 +83,30 @@ def reverse_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) 
     first = counted(length)
     count, consts, z, xs, hint, w, us, _ = parts(primals, [first, *sizes])
     _, dc, dz, dx, dh, dw, du, _ = parts(tangents, [first, *sizes])
-    mc, mx, mu = _moving(dc), _moving(dx), _moving(du)
-    _, mz, _ = settle(_moving(dz), lambda mz: dual(step, [False, *mc, *mz, *mx], mz))
+    mc, mx, mu = has_tangent(dc), has_tangent(dx), has_tangent(du)
+    _, mz, _ = settle(has_tangent(dz), lambda mz: dual(step, [False, *mc, *mz, *mx], mz))
     rest = [False] * (len(back.out_avals) - len(w))
-    _, mw, mv = settle(_moving(dw), lambda mw: dual(back, [False, *mc, *mz, *mx, *mw, *mu], [*mw, *rest]))
+    _, mw, mv = settle(has_tangent(dw), lambda mw: dual(back, [False, *mc, *mz, *mx, *mw, *mu], [*mw, *rest]))
     hints = hint
     if hint:
         ledger, kept = parts(hint, [first])
-        hints = [*ledger, *_with_tangents(kept, dh[first:], mz)]
+        hints = [*ledger, *with_tangents(kept, dh[first:], mz)]
     args = [
-        *count, *_with_tangents(consts, dc, mc), *_with_tangents(z, dz, mz), *_with_tangents(xs, dx, mx),
-        *hints, *_with_tangents(w, dw, mw), *_with_tangents(us, du, mu),
+        *count, *with_tangents(consts, dc, mc), *with_tangents(z, dz, mz), *with_tangents(xs, dx, mx),
+        *hints, *with_tangents(w, dw, mw), *with_tangents(us, du, mu),
     ]  # fmt: skip
     total = tuple(n + k for n, k in zip(sizes, [sum(mc), sum(mz), sum(mx), len(hints) - len(hint), sum(mw), sum(mu)]))
     made = {
-        "step": _dual_body(step, [mc, mz, mx], [mz]),
-        "back": _dual_body(back, [mc, mz, mx, mw, mu], [mw, mv]),
+        "step": dual_body(step, [mc, mz, mx], [mz]),
+        "back": dual_body(back, [mc, mz, mx, mw, mu], [mw, mv]),
         "sizes": total,
     }
     outs = reverse_p.bind(*args, **{**params, **made})
     new, dnew, vs, dvs = parts(outs, [len(w), sum(mw), len(mv)])
-    return [*new, *vs], [*spread(mw, dnew, lambda k: _zero(new[k])), *spread(mv, dvs, lambda k: _zero(vs[k]))]
+    return [*new, *vs], [
+        *spread(mw, dnew, lambda k: zero_tangent(new[k])),
+        *spread(mv, dvs, lambda k: zero_tangent(vs[k])),
+    ]
 
 
 def _loop_unknown(unknown: Sequence[bool], params: dict[str, Any]) -> tuple[Jaxpr, list[list[bool]], list[bool]]:
@@ -180,7 +189,8 @@ def reverse_split(trace_: Any, *tracers: Any, **params: Any) -> list[Any]:
     return [compat.as_known(trace_, r) for r in result]
 
 
-def _uninstantiated(eqn: Any, instantiated: Sequence[bool]) -> list[Any]:
+def uninstantiated(eqn: Any, instantiated: Sequence[bool]) -> list[Any]:
+    """Operands that a staged equation needs and that are not there yet."""
     return [v for v, there in zip(eqn.invars, instantiated) if compat.is_variable(v) and not there]
 
 
@@ -188,7 +198,7 @@ def loop_split_equation(saveable: Any, unknown: Sequence[bool], instantiated: Se
     params = eqn.params
     first, sizes = counted(params["length"]), params["sizes"]
     known, (uc, uz, ux), uy = _loop_unknown(unknown, params)
-    more = _uninstantiated(eqn, instantiated)
+    more = uninstantiated(eqn, instantiated)
     if any(unknown[:first]) or (all(uz) and all(uy)):
         every = [True] * len(eqn.outvars)
         return None, eqn, every, every, more
@@ -205,7 +215,7 @@ def reverse_split_equation(saveable: Any, unknown: Sequence[bool], instantiated:
     first, sizes = counted(params["length"]), params["sizes"]
     known_step, known_back, masks, uv = _reverse_unknown(unknown, params)
     uc, uz, ux, uw, uu = masks
-    more = _uninstantiated(eqn, instantiated)
+    more = uninstantiated(eqn, instantiated)
     if any(unknown[:first]) or (all(uw) and all(uv)):
         every = [True] * len(eqn.outvars)
         return None, eqn, every, every, more
@@ -228,7 +238,7 @@ def loop_transpose(cotangents: Sequence[Any], *args: Any, **params: Any) -> list
     count, consts, carry, xs, hints = parts(args, [first, *sizes])
     ct, ctys, _ = parts(cotangents, [sizes[1], len(ly)])
     ctys = pick(ly, ctys)
-    given = _moving(ctys)
+    given = has_tangent(ctys)
     step = compat.prune_outputs(known, [True] * (len(lz) - sum(lz)) + [False] * (len(ly) - sum(ly)))
     _, tc, tz, tx = parts(body.in_avals, [1, *sizes[:2]])
     tc, tz, tx = pick(lc, tc), pick(lz, tz), pick(lx, tx)
@@ -287,7 +297,7 @@ def reverse_transpose(cotangents: Sequence[Any], *args: Any, **params: Any) -> l
     count, consts, z0, xs, hints, wn, us, _ = parts(args, [first, *sizes])
     ct, ctvs = parts(cotangents, [len(lw)])
     ctvs = pick(lv, ctvs)
-    given = _moving(ctvs)
+    given = has_tangent(ctvs)
     _, tc, tz, tx, tw, tu = parts(back.in_avals, [1, sizes[0], sizes[1], sizes[2], sizes[4]])
     kept = parts(known_back.out_avals, [len(lw) - sum(lw)])
     pull = compat.prune_outputs(known_back, [True] * len(kept[0]) + [False] * len(kept[1]))

@@ -36,7 +36,7 @@ class Simplified:
 
 def simplify(body: Jaxpr, consts: list[Any], carry: list[Any], scanned: int) -> Simplified:
     """Take invariants and counters out of the carry of (index, consts, carry, x) → (carry, y)."""
-    growth = [_growth(body, 1 + len(consts) + k, k) for k in range(len(carry))]
+    growth = [growth_of(body, 1 + len(consts) + k, k) for k in range(len(carry))]
     fixed = [g is not None for g in growth]
     if all(fixed):  # a loop carries something
         fixed[-1] = False
@@ -58,7 +58,7 @@ def simplify(body: Jaxpr, consts: list[Any], carry: list[Any], scanned: int) -> 
     return Simplified(made, [*consts, *starts], drop(fixed, carry), fixed, steps_of, starts)
 
 
-def _growth(body: Jaxpr, position: int, output: int) -> Any:
+def growth_of(body: Jaxpr, position: int, output: int) -> Any:
     """By how much a carried value grows in a step, if by a constant; 0 if it never changes; else ``None``."""
     inner = body.jaxpr
     before, after = inner.invars[position], inner.outvars[output]

@@ -6,9 +6,10 @@ loaded is never imported: a value of its types can only come from a program that
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from ..engine.protocol import Engine, Leaf
@@ -93,9 +94,9 @@ def _is_box(leaf: Leaf) -> bool:
 
 
 def _autograd() -> Framework:
-    if importlib.util.find_spec("pebbling.engine.autograd") is None:
+    if find_spec("pebbling.engine.autograd") is None:
         return _missing("autograd", "use pebbling.grad in place of autograd.grad")()
-    found: Framework = importlib.import_module("pebbling.engine.autograd").framework()
+    found: Framework = import_module("pebbling.engine.autograd").framework()
     return found
 
 

@@ -115,6 +115,7 @@ class Passage:
         self.actions: Iterator[Action] = iter(schedule)
         shelf = self.shelf
         pending: int | None = None
+        action: Any
         for action in self.actions:
             kind = type(action)
             if pending is not None and kind is not Record:
@@ -168,6 +169,7 @@ class Passage:
         self.at = stop
 
     def _forward_one(self, state: Leaves, step: int) -> None:
+        emitted: Sequence[Any]
         if self.watching:
             outputs, _ = self.tape(state, step, step + 1, [*self.live, *self.wanted])
             taped = self.taped

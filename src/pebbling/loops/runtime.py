@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..chain import Online, Schedule
+from ..chain.validate import whole
 from ..drive.settle import Budget
+from ..units import parse_bytes
 from .frameworks import framework_of, numpy_framework
 from .hidden import refuse_traced
 from .node import Node, Outcome, straight
 from .plan import Settle, check_length
 from .program import Flat, Leaves, Program
 from .replay import check_choice
+from .shelf import Shelf
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,20 @@ class Options:
 
     def __post_init__(self) -> None:
         check_choice(self.verify)
-        object.__setattr__(self, "settle", Settle(Budget(self.slots, self.memory, self.schedule)))
+        if self.slots is not None:
+            object.__setattr__(self, "slots", whole(self.slots, "slots", 1))
+        if self.memory is not None:
+            parse_bytes(self.memory)
+        Budget(self.slots, self.memory, self.schedule)
+
+    @cached_property
+    def settle(self) -> Settle:
+        """What finds the schedule of a loop."""
+        return Settle(Budget(self.slots, self.memory, self.schedule))
 
 
 def run(
-    step: Callable[..., tuple[Any, Sequence[Any], Sequence[Any], Sequence[Any]]],
+    step: Callable[..., tuple[Any, Any, Sequence[Any], Sequence[Any]]],
     items: Iterable[Any],
     state: Sequence[Any],
     consts: Sequence[Any] = (),
@@ -77,13 +90,10 @@ def execute(program: Program, state: Leaves, consts: Leaves, options: Options, w
     """Run a program plainly, or as one node of the framework that follows its leaves."""
     framework = framework_of([*state, *consts])
     if framework is not None:
-        settle: Settle = options.settle  # type: ignore[attr-defined]
-        return Node(framework, program, state, consts, settle, options.verify, written).call()
+        return Node(framework, program, state, consts, options.settle, options.verify, written).call()
     if options.schedule is not None:
-        check_length(options.settle.budget, program)  # type: ignore[attr-defined]
+        check_length(options.settle.budget, program)
     if written:
-        from .shelf import Shelf
-
         shelf = Shelf(numpy_framework(), written)
         shelf.put(0, state)
         state = shelf.get(0)

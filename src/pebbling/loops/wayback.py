@@ -41,6 +41,7 @@ class WayBack:
         consts, tapes, replays = passage.consts, passage.tapes, passage.replays
         state = shelf.take(WORKING) if passage.at_last else []
         pending, at = None, 0
+        action: Any
         for action in actions:
             kind = type(action)
             if pending is not None and kind is not Record:

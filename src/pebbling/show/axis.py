@@ -31,6 +31,8 @@ class Axis:
     last: float
     unit: Unit = Unit("")
     log: bool = False
+    spacing: float = 70.0
+    """Pixels between two ticks, at least."""
 
     def __call__(self, value: float) -> float:
         low, high = self.low, self.high
@@ -45,8 +47,8 @@ class Axis:
         return [(self(value), label(value / self.unit.size)) for value in values]
 
     def _linear_ticks(self) -> list[float]:
-        most = max(2, abs(self.last - self.first) / (70 if abs(self.last - self.first) > 300 else 34))
-        step = _nice((self.high - self.low) / self.unit.size / most, self.unit) * self.unit.size
+        pixels = abs(self.last - self.first) or 1.0
+        step = _nice((self.high - self.low) / self.unit.size * self.spacing / pixels, self.unit) * self.unit.size
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [tick * step for tick in range(first, last + 1)]
 

@@ -34,7 +34,7 @@ def draw_panel(page: Page, panel: Panel, scale: Scale, time: Axis, top: float, b
     near = capacity is not None and capacity <= 1.5 * peak
     highest = max(peak, capacity if near and capacity is not None else 0.0) or 1.0
     unit = Unit("states", whole=True) if scale.state is None else byte_unit(highest)
-    amounts = Axis(0.0, highest * 1.12, bottom, top, unit)
+    amounts = Axis(0.0, highest * 1.12, bottom, top, unit, spacing=24.0)
     draw_x(page, time, top, bottom)
     draw_y(page, amounts, LEFT, RIGHT, f"{panel.name}, {unit.name}")
     points = [(time(moment), amounts(amount)) for moment, amount in thinned(panel.corners, time)]

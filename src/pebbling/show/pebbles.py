@@ -19,10 +19,11 @@ from .scale import Scale, scale_of
 from .svg import Page, number
 from .trace import Trace
 from .walk import trace
-from .words import describe, tier_names
+from .words import describe, tier_names, where
 
 _HEIGHT, _PANEL, _GAP = 380.0, 92.0, 24.0
 _MOST_SIGNS = 700
+_LONGEST = 125  # letters in a line
 _FINEST = 1.5  # pixels
 
 
@@ -95,11 +96,13 @@ def _detail(schedule: Schedule, scale: Scale, traced: Trace, panels: list[Panel]
     parts = [
         f"{cost.forwards:,} forwards, {cost.forwards / max(schedule.steps, 1):.2f} a step",
         *([scale.say_time(traced.time)] if scale.timed else []),
-        *(f"peak {scale.say_amount(panel.peak)} in {panel.name}" for panel in panels),
+        *(f"peak {scale.say_amount(panel.peak)} {where(panel.name)}" for panel in panels),
         *([f"at most {cost.tapes:,} tapes kept"] if cost.tapes else []),
         f"{cost.stores:,} stores, {cost.restores:,} restores",
     ]
-    return "  ·  ".join(parts)
+    while len(parts) > 2 and len(" · ".join(parts)) > _LONGEST:
+        parts.pop()
+    return " · ".join(parts)
 
 
 def _draw_turning(page: Page, x: float, top: float, bottom: float) -> None:
@@ -116,15 +119,16 @@ def _legend(schedule: Schedule, traced: Trace, few: bool) -> Iterator[Sign]:
     if traced.sweeps:
         yield Sign("advance", lambda page, x, y: signs.advance(page, x - 7, y + 5, x + 7, y - 5))
     for tier in tiers:
-        where = f" in {names[tier]}" if len(names) > 1 else ""
-        yield Sign(f"snapshot{where}", partial(_stored, tier=tier))
+        place = f" {where(names[tier])}" if len(names) > 1 else ""
+        yield Sign(f"snapshot{place}", partial(_stored, tier=tier))
     if few and Restore in kinds:
         yield Sign("restore", lambda page, x, y: signs.restore(page, x, y, tiers[0]))
     if Turn in kinds or traced.blurs:
-        yield Sign("turn" if few else "turns", lambda page, x, y: signs.turn(page, x - 6, y + 5, x + 6, y - 5, x + 6))
+        yield Sign("turn" if few else "steps reversed", lambda page, x, y: signs.turn(page, x - 6, y + 5, x + 6, y - 5, x + 6))
     if traced.tapes:
         yield Sign("tape kept" if few else "tapes kept", _taped)
-        yield Sign("reversal from tape", lambda page, x, y: signs.reverse(page, x, y))
+        if few:
+            yield Sign("reversal from tape", lambda page, x, y: signs.reverse(page, x, y))
 
 
 def _stored(page: Page, x: float, y: float, tier: int) -> None:

@@ -10,6 +10,7 @@ from ..chain.spans import inner_first
 from ..chain.tally import Counter
 from ..units import format_bytes, format_seconds, parse_bytes, parse_seconds
 from .clock import Clock
+from .words import say_number
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Scale:
         """Such an amount in words."""
         if self.state is not None:
             return format_bytes(amount)
-        return f"{amount:,.4g} {'state' if amount == 1 else 'states'}"
+        return f"{say_number(amount)} {'state' if amount == 1 else 'states'}"
 
     def say_time(self, time: float) -> str:
         """A time in words."""

@@ -3,9 +3,9 @@
 The module is an engine in the sense of ``pebbling.engine.protocol``.
 """
 
+from .construct import array, asarray
 from .dual import Dual
 from .node import custom
-from .rules.create import array, asarray
 from .step import active, differentiable, step_jvp, step_vjp, step_vjp_dot
 from .table import composed, elementwise, flat, rule
 from .transform import grad, hvp, jvp, stop_gradient, value_and_grad, vjp

@@ -15,6 +15,7 @@ from weakref import ref
 
 import numpy as np
 
+from .construct import array, holds_traced
 from .indexing import is_basic
 from .refuse import refuse
 from .traced import Traced, highest, is_array, plain
@@ -63,6 +64,8 @@ def assign(x: Any, index: Any, part: Any) -> None:
     alias = x.alias
     if alias is not None and _is_own_view(x, index, part):
         return
+    if holds_traced(part):
+        part = array(part)
     _check(x, part)
     if np.iscomplexobj(plain(part)) and x.dtype.kind != "c":
         raise TypeError(f"can't assign complex numbers into an array of {x.dtype}")
@@ -76,6 +79,8 @@ def augment(x: Any, new: Any) -> Any:
     if not is_array(x):
         return new
     _check(x, new)
+    if not is_array(new):
+        new = np.reshape(new, ())
     if new.shape != x.shape:
         raise ValueError(f"non-broadcastable output operand with shape {x.shape} doesn't match {new.shape}")
     if new.dtype != x.dtype:

@@ -18,7 +18,6 @@ from .tape import ONLY_HERE, meta
 from .traced import numbers
 from .var import OPERATORS
 
-
 NUMBERS = frozenset({float, int, np.float64, np.float32})
 
 

@@ -57,7 +57,7 @@ class Primitive:
             raise refuse_out(self._raw)
         positions = range(len(args))[self.arrays]
         top = highest([args[p] for p in positions])
-        if top is None:
+        if top is None or any(isinstance(arg, Traced) and p not in positions for p, arg in enumerate(args)):
             raise _misplaced(self._raw)
         return top.primitive(self, args, kwargs, positions)
 
@@ -108,7 +108,6 @@ class Composed:
         if isinstance(result, tuple | list):
             return type(value)([top.revalue(r, v) for r, v in zip(result, value)])
         return top.revalue(result, value)
-
 
     def _check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         try:

@@ -10,11 +10,13 @@ import numpy as np
 from ...errors import SourceError
 from ..protocol import Step
 from .dual import Dual
-from .hold import READ_ONLY
+from .hold import READ_ONLY, release
 from .tape import Tape, accumulate, next_level, walk_back
 from .traced import Traced, plain
 from .var import Var
 from .var import leaf as new_leaf
+
+_KINDS = (np.ndarray, np.memmap)
 
 
 def active(value: Any) -> bool:
@@ -26,7 +28,7 @@ def differentiable(value: Any) -> bool:
     """Whether a derivative could be taken through it: floating point or complex, an array or a number."""
     value = plain(value)
     if isinstance(value, np.ndarray | np.generic):
-        return value.dtype.kind in "fc"
+        return value.dtype.kind in "fc" and (not isinstance(value, np.ndarray) or type(value) in _KINDS)
     return isinstance(value, float | complex)
 
 
@@ -70,7 +72,11 @@ def run_taped(
     given = list(inputs)
     for i in sources:
         given[i] = new_leaf(tape, inputs[i])
-    outputs = _run(step, given)
+    try:
+        outputs = _run(step, given)
+    except BaseException:
+        release(tape.held)  # the traceback keeps the tape alive, and the user should not find arrays locked
+        raise
     del given
     places: list[int | None] = []
     for i, out in enumerate(outputs):

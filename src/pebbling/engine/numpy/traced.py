@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from numpy import dtype, ndarray
+from numpy import dtype, memmap, ndarray
 
 from .refuse import refuse
 
@@ -71,9 +71,11 @@ def plain(value: Any) -> Any:
 
 
 def numbers(out: Any) -> Any:
-    """``out``, unless it is an array of Python objects, through which no derivative can be followed."""
+    """``out``, unless it is an array of Python objects or of a kind with its own arithmetic, such as ``np.matrix``."""
     if getattr(out, "dtype", None) is _OBJECTS:
         raise refuse("an array of Python objects has no derivative", "Convert it with .astype(float)")
+    if isinstance(out, ndarray) and type(out) is not ndarray and not isinstance(out, memmap):
+        raise refuse(f"{type(out).__name__} has no derivative rules", "Convert it with np.asarray")
     return out
 
 

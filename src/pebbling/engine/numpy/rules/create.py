@@ -99,26 +99,3 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     grids = [np.reshape(x, [-1 if i == axis else 1 for i in range(n)]) for x, axis in zip(xi, axes)]
     grids = grids if sparse else list(np.broadcast_arrays(*grids))
     return tuple([np.copy(grid) if copy else grid for grid in grids])
-
-
-def array(tree: Any, dtype: Any = None) -> Any:
-    """``np.array`` for nested lists of traced and plain numbers, which NumPy does not hand over."""
-    result: Any = tree
-    if isinstance(tree, Traced):
-        result = np.copy(result)
-    elif isinstance(tree, list | tuple) and any(isinstance(leaf, Traced) for leaf in _flat(tree)):
-        result = np.stack([array(part) for part in tree])
-    else:
-        result = np.array(tree)
-    return result if dtype is None else result.astype(dtype)
-
-
-def asarray(tree: Any, dtype: Any = None) -> Any:
-    """``np.asarray`` likewise: a traced array stays what it is."""
-    if isinstance(tree, Traced) and (dtype is None or np.dtype(dtype) == tree.dtype):  # type: ignore[attr-defined]
-        return tree
-    return array(tree, dtype)
-
-
-def _flat(tree: Any) -> list[Any]:
-    return [leaf for part in tree for leaf in _flat(part)] if isinstance(tree, list | tuple) else [tree]

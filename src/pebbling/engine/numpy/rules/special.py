@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special  # type: ignore[import-untyped]
 
+from ..refuse import refuse
 from ..table import elementwise, primitive
 
 ROOT_PI = math.sqrt(math.pi)
@@ -21,6 +22,14 @@ def zeta(y: Any, s: float, q: Any) -> Any:
         return -s * zeta(s + 1.0, q)
 
     return [lambda g: g * slope()], [lambda t: t * slope()]
+
+
+def unknown(*args: Any) -> Any:
+    """The slope in an argument for which there is no formula here."""
+    raise refuse(
+        "this function of scipy.special has no derivative rule for its order or shape",
+        "Pass stop_gradient(x) there if that derivative does not matter",
+    )
 
 
 elementwise(special.erf, lambda y, x: lambda: 2 / ROOT_PI * np.exp(-x * x))
@@ -46,8 +55,8 @@ elementwise(
     lambda y, a, b: lambda: special.digamma(a) - special.digamma(a + b),
     lambda y, a, b: lambda: special.digamma(b) - special.digamma(a + b),
 )
-elementwise(special.gammainc, None, lambda y, a, x: lambda: np.exp((a - 1) * np.log(x) - x - special.gammaln(a)))
-elementwise(special.gammaincc, None, lambda y, a, x: lambda: -np.exp((a - 1) * np.log(x) - x - special.gammaln(a)))
+elementwise(special.gammainc, unknown, lambda y, a, x: lambda: np.exp((a - 1) * np.log(x) - x - special.gammaln(a)))
+elementwise(special.gammaincc, unknown, lambda y, a, x: lambda: -np.exp((a - 1) * np.log(x) - x - special.gammaln(a)))
 
 elementwise(special.expit, lambda y, x: lambda: y * (1 - y))
 elementwise(special.logit, lambda y, x: lambda: 1 / (x * (1 - x)))
@@ -65,18 +74,18 @@ elementwise(special.j0, lambda y, x: lambda: -special.j1(x))
 elementwise(special.j1, lambda y, x: lambda: special.j0(x) - y / x)
 elementwise(special.y0, lambda y, x: lambda: -special.y1(x))
 elementwise(special.y1, lambda y, x: lambda: special.y0(x) - y / x)
-elementwise(special.jv, None, lambda y, v, x: lambda: (special.jv(v - 1, x) - special.jv(v + 1, x)) / 2)
-elementwise(special.yv, None, lambda y, v, x: lambda: (special.yv(v - 1, x) - special.yv(v + 1, x)) / 2)
+elementwise(special.jv, unknown, lambda y, v, x: lambda: (special.jv(v - 1, x) - special.jv(v + 1, x)) / 2)
+elementwise(special.yv, unknown, lambda y, v, x: lambda: (special.yv(v - 1, x) - special.yv(v + 1, x)) / 2)
 elementwise(special.i0, lambda y, x: lambda: special.i1(x))
 elementwise(special.i1, lambda y, x: lambda: special.i0(x) - y / x)
 elementwise(special.k0, lambda y, x: lambda: -special.k1(x))
 elementwise(special.k1, lambda y, x: lambda: -special.k0(x) - y / x)
-elementwise(special.iv, None, lambda y, v, x: lambda: (special.iv(v - 1, x) + special.iv(v + 1, x)) / 2)
-elementwise(special.kv, None, lambda y, v, x: lambda: -(special.kv(v - 1, x) + special.kv(v + 1, x)) / 2)
+elementwise(special.iv, unknown, lambda y, v, x: lambda: (special.iv(v - 1, x) + special.iv(v + 1, x)) / 2)
+elementwise(special.kv, unknown, lambda y, v, x: lambda: -(special.kv(v - 1, x) + special.kv(v + 1, x)) / 2)
 elementwise(special.exp1, lambda y, x: lambda: -np.exp(-x) / x)
 elementwise(special.expi, lambda y, x: lambda: np.exp(x) / x)
 elementwise(special.dawsn, lambda y, x: lambda: 1 - 2 * x * y)
-elementwise(special.boxcox, lambda z, x, p: lambda: x ** (p - 1), None)
+elementwise(special.boxcox, lambda z, x, p: lambda: x ** (p - 1), unknown)
 elementwise(special.sindg, lambda y, x: lambda: special.cosdg(x) * (math.pi / 180))
 elementwise(special.cosdg, lambda y, x: lambda: -special.sindg(x) * (math.pi / 180))
 elementwise(special.exp10, lambda y, x: lambda: y * math.log(10.0))

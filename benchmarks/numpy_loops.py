@@ -1,0 +1,329 @@
+"""Checkpointed loops in NumPy beside HIPS autograd and beside storing everything: memory, time, replays.
+
+Memory is the peak by tracemalloc above what was there before the call, after warm-up calls. Time is the
+CPU time of the process, the minimum of several runs. Every figure with a limit is printed beside it.
+
+Run: python benchmarks/numpy_loops.py [repeats]
+"""
+
+import platform
+import sys
+import time
+import tracemalloc
+
+import autograd
+import autograd.numpy as anp
+import numpy as np
+
+from pebbling.chain.binomial import advances
+from pebbling.loops import grad, hvp, loop
+
+REPEATS = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+misses = []
+
+
+def peak(call):
+    call()
+    tracemalloc.start()
+    call()
+    call()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    call()
+    found = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    return found
+
+
+def seconds(*calls, repeats=REPEATS):
+    """The minimum of each, taken in turns so that a busy moment of the machine hits all of them."""
+    best = [float("inf")] * len(calls)
+    for call in calls:
+        call()
+    for _ in range(repeats):
+        for i, call in enumerate(calls):
+            begun = time.process_time()
+            call()
+            best[i] = min(best[i], time.process_time() - begun)
+    return best
+
+
+def within(found, limit, text="{:.2f}", least=False):
+    """The figure beside its limit."""
+    good = found >= limit if least else found <= limit
+    shown = f"{text.format(found)} ({'≥' if least else '≤'} {text.format(limit)}{'' if good else ', MISSED'})"
+    if not good:
+        misses.append(shown)
+    return shown
+
+
+def row(*cells):
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+def table(*head):
+    print()
+    row(*head)
+    row(*["---"] * len(head))
+
+
+def kilobytes(amount):
+    return f"{amount / 1000:,.1f} kB" if amount < 10**6 else f"{amount / 10**6:,.2f} MB"
+
+
+def inputs(size, count=3):
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=size) for _ in range(count)]
+
+
+def autograd_of(n, module=anp):
+    def f(s, a, b):
+        for _ in range(n):
+            s = module.tanh(s * a + b)
+        return module.sum(s)
+
+    return f
+
+
+def ours(n, **options):
+    return lambda s, a, b: np.sum(loop(lambda i, s, a, b: np.tanh(s * a + b), s, n, a, b, **options))
+
+
+def against_autograd():
+    print("\n## tanh(s * a + b), gradient with respect to s, a and b")
+    table("steps × size", "slots", "autograd", "pebbling", "less", "autograd ms", "pebbling ms", "time ratio")
+    cases = [
+        (1000, 100, 8, 99.4, 0.6),
+        (10_000, 100, 8, 99.9, None),
+        (1000, 10_000, 8, 99.0, 1.4),
+        (1000, 10_000, 16, None, 1.2),
+    ]
+    for n, size, slots, less, ratio in cases:
+        args = inputs(size)
+        theirs, mine = autograd.grad(autograd_of(n), (0, 1, 2)), grad(ours(n, slots=slots), (0, 1, 2))
+        for one, other in zip(theirs(*args), mine(*args)):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-300)
+        before, after = peak(lambda: theirs(*args)), peak(lambda: mine(*args))
+        slow, fast = seconds(lambda: theirs(*args), lambda: mine(*args), repeats=REPEATS if n * size < 10**6 else 4)
+        percent = 100 * (1 - after / before)
+        row(
+            f"{n:,} × {size:,}",
+            slots,
+            kilobytes(before),
+            kilobytes(after),
+            f"{percent:.2f} %" if less is None else within(percent, less, "{:.2f} %", least=True),
+            f"{slow * 1e3:.1f}",
+            f"{fast * 1e3:.1f}",
+            f"{fast / slow:.2f}" if ratio is None else within(fast / slow, ratio),
+        )
+
+
+def simple_steps():
+    print("\n## 1000 steps × 1000 float64, gradient with respect to the state, 8 slots")
+    table("step", "autograd", "pebbling", "less", "steps run again", "binomial minimum")
+    n, (x,) = 1000, inputs(1000, 1)
+    for name, body in [
+        ("s + 0.1", lambda m, s: s + 0.1),
+        ("tanh(1.01 s + 0.1)", lambda m, s: m.tanh(1.01 * s + 0.1)),
+    ]:
+        count = 0
+
+        def step(i, s, body=body):
+            nonlocal count
+            count += 1
+            return body(np, s)
+
+        def whole(s, body=body):
+            for _ in range(n):
+                s = body(anp, s)
+            return anp.sum(s)
+
+        theirs, mine = autograd.grad(whole), grad(lambda s, step=step: np.sum(loop(step, s, n, slots=8)))
+        before, after = peak(lambda: theirs(x)), peak(lambda: mine(x))
+        count = 0
+        mine(x)
+        # The sweep is one run of every step, and every step is taped once.
+        again, optimum = count - 2 * n, advances(n, 8) + 1 - n
+        percent = 100 * (1 - after / before)
+        assert again == optimum
+        row(name, kilobytes(before), kilobytes(after), within(percent, 99, "{:.2f} %", least=True), again, optimum)
+
+
+def peak_in_states():
+    print("\n## Peak in states, and time a step beside the operations")
+    table("size", "slots", "peak in states", "limit: slots + 6 + tape", "within")
+    for size in (1000, 10_000, 100_000):
+        args = inputs(size)
+        tape = peak(lambda: grad(lambda *a: np.sum(np.tanh(a[0] * a[1] + a[2])), (0, 1, 2))(*args))
+        for slots in (1, 8, 16):
+            mine = grad(ours(60, slots=slots), (0, 1, 2))
+            found, limit = peak(lambda: mine(*args)) / (8 * size), slots + 6 + tape / (8 * size)
+            row(size, slots, f"{found:.1f}", f"{limit:.1f}", within(found, limit, "{:.1f}"))
+    n, args = 1000, inputs(100)
+    plain = autograd_of(n, np)
+    taped, raw = grad(plain, (0, 1, 2)), lambda: plain(*args)
+    table("slots", "steps run", "ms", "of it operations, ms", "µs a step besides")
+    for slots in (8, 16, 44):
+        mine = grad(ours(n, slots=slots), (0, 1, 2))
+        total, tape_only, forward = seconds(lambda: mine(*args), lambda: taped(*args), raw)
+        replays = advances(n, slots) + 1
+        operations = tape_only + forward * replays / n
+        beside = (total - operations) * 1e6 / (n + replays)
+        row(slots, n + replays, f"{total * 1e3:.1f}", f"{operations * 1e3:.1f}", within(beside, 5.0))
+
+
+def heat(n):
+    (u,) = inputs((64, 64), 1)
+
+    def body(i, u, k):
+        around = np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) + np.roll(u, -1, 1)
+        return u + 0.1 * k * (around - 4.0 * u)
+
+    return "heat equation, 64²", body, u, (np.full((64, 64), 0.9),), lambda u: np.sum(u**2), n
+
+
+def burgers(n):
+    u, v = inputs((48, 48), 2)
+
+    def slopes(f):
+        return (np.roll(f, -1, 0) - np.roll(f, 1, 0)) * 0.5, (np.roll(f, -1, 1) - np.roll(f, 1, 1)) * 0.5
+
+    def spread(f):
+        return np.roll(f, 1, 0) + np.roll(f, -1, 0) + np.roll(f, 1, 1) + np.roll(f, -1, 1) - 4.0 * f
+
+    def body(i, state, nu):
+        u, v = state
+        (ux, uy), (vx, vy) = slopes(u), slopes(v)
+        return u + 0.01 * (nu * spread(u) - u * ux - v * uy), v + 0.01 * (nu * spread(v) - u * vx - v * vy)
+
+    return "Burgers, 2-D, 48²", body, (u * 0.1, v * 0.1), (0.5,), lambda s: np.sum(s[0] ** 2 + s[1] ** 2), n
+
+
+def n_body(n):
+    x, v, m = inputs((24, 3), 3)
+
+    def force(x, m):
+        d = x[None, :, :] - x[:, None, :]
+        r = np.sum(d**2, axis=2) + 0.1
+        return np.sum(d * (m[None, :, None] / (r * np.sqrt(r))[:, :, None]), axis=1)
+
+    def body(i, state, m):
+        x, v = state
+        v = v + 0.005 * force(x, m)
+        x = x + 0.01 * v
+        return x, v + 0.005 * force(x, m)
+
+    return "leapfrog, 24 bodies", body, (x, v * 0.1), (np.abs(m[:, 0]),), lambda s: np.sum(s[0] ** 2), n
+
+
+def rnn(n):
+    hidden = 512
+    h, bias = inputs(hidden, 2)
+    w = np.random.default_rng(1).normal(size=(hidden, hidden)) / np.sqrt(hidden)
+    inside = np.random.default_rng(2).normal(size=(n, hidden)) * 0.1
+
+    def body(i, h, w, bias):
+        return np.tanh(w @ h + bias + inside[i])
+
+    return "RNN, hidden 512", body, h, (w, bias), lambda h: np.sum(h**2), n
+
+
+def applications():
+    print("\n## Programs, 16 slots, beside storing everything with the same engine")
+    table(
+        "program", "steps", "everything", "16 slots", "less", "steps run", "ms everything", "ms", "ratio", "equal bits"
+    )
+    for make, n in [(heat, 500), (burgers, 300), (n_body, 300), (rnn, 1000)]:
+        name, body, state, args, measure, n = make(n)
+
+        def plain(state, *args):
+            for i in range(n):
+                state = body(i, state, *args)
+            return measure(state)
+
+        def checkpointed(state, *args):
+            return measure(loop(body, state, n, *args, slots=16))
+
+        argnums = tuple(range(1 + len(args)))
+        everything, mine = grad(plain, argnums), grad(checkpointed, argnums)
+        equal = _equal(everything(state, *args), mine(state, *args))
+        before, after = peak(lambda: everything(state, *args)), peak(lambda: mine(state, *args))
+        slow, fast = seconds(lambda: everything(state, *args), lambda: mine(state, *args), repeats=3)
+        row(
+            name,
+            n,
+            kilobytes(before),
+            kilobytes(after),
+            f"{100 * (1 - after / before):.2f} %",
+            n + advances(n, 16) + 1,
+            f"{slow * 1e3:.0f}",
+            f"{fast * 1e3:.0f}",
+            f"{fast / slow:.2f}",
+            within(int(equal), 1, "{}", least=True),
+        )
+
+
+def hessian_products():
+    print("\n## Hessian times a vector, forward over reverse, 1000 steps, 16 slots, with respect to s")
+    table("size", "plain", "checkpointed", "beside the gradient's", "ms plain", "ms", "time ratio", "equal bits")
+    for size in (100, 10_000):
+        s, a, b, v = inputs(size, 4)
+        plain, mine, gradient = (
+            hvp(autograd_of(1000, np)),
+            hvp(ours(1000, slots=16)),
+            grad(ours(1000, slots=16), (0, 1, 2)),
+        )
+        equal = np.array_equal(plain(s, a, b, v), mine(s, a, b, v))
+        before, after, first = (
+            peak(lambda: plain(s, a, b, v)),
+            peak(lambda: mine(s, a, b, v)),
+            peak(lambda: gradient(s, a, b)),
+        )
+        slow, fast = seconds(lambda: plain(s, a, b, v), lambda: mine(s, a, b, v), repeats=REPEATS if size < 1000 else 3)
+        row(
+            size,
+            kilobytes(before),
+            kilobytes(after),
+            within(after / first, 2.0),
+            f"{slow * 1e3:.1f}",
+            f"{fast * 1e3:.1f}",
+            within(fast / slow, 1.6),
+            within(int(equal), 1, "{}", least=True),
+        )
+
+
+def budgets():
+    print("\n## memory=, 300 steps × 10,000 float64, gradient with respect to s, a and b")
+    table("budget", "measured peak", "ms")
+    args = inputs(10_000)
+    for budget in (1_500_000, 3_000_000, 10_000_000, 20_000_000, 40_000_000):
+        mine = grad(ours(300, memory=budget), (0, 1, 2))
+        (best,) = seconds(lambda: mine(*args), repeats=3)
+        row(kilobytes(budget), within(peak(lambda: mine(*args)) / 1e6, budget / 1e6, "{:.2f} MB"), f"{best * 1e3:.1f}")
+
+
+def _equal(one, two):
+    if isinstance(one, tuple):
+        return all(_equal(a, b) for a, b in zip(one, two))
+    return np.array_equal(one, two)
+
+
+def main():
+    print("# Loops in NumPy\n")
+    print(
+        f"Python {platform.python_version()}, NumPy {np.__version__}, autograd {_version()}, {platform.machine()}, "
+        "2 cores in shared use. Peak memory by tracemalloc after warm-up calls; CPU time, minimum of several runs."
+    )
+    for part in (against_autograd, simple_steps, peak_in_states, applications, hessian_products, budgets):
+        part()
+    print(f"\nLimits missed: {len(misses)}" + "".join(f"\n- {miss}" for miss in misses))
+
+
+def _version():
+    from importlib.metadata import version
+
+    return version("autograd")
+
+
+if __name__ == "__main__":
+    main()

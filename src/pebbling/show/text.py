@@ -1,0 +1,42 @@
+"""Tables for terminals: plain text, emphasised only where someone looks at it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TextIO
+
+from .compare import Comparison
+
+
+def table(comparison: Comparison) -> str:
+    """The numbers of a comparison: forwards a step by memory and family, and what was left out.
+
+    >>> from pebbling.show import compare
+    >>> print(table(compare(20)).splitlines()[1].split()[:2])
+    ['3', '3.650']
+    """
+    header = ["states", *(curve.name for curve in comparison.curves)]
+    rows = []
+    for memory in comparison.rows:
+        index = comparison.memory.index(memory)
+        counts = [curve.forwards[index] for curve in comparison.curves]
+        rows.append([f"{memory:,}", *("-" if one is None else f"{one / comparison.steps:.3f}" for one in counts)])
+    return "\n".join([columns(header, rows), *comparison.notes])
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows under a header of as many lines as it needs, right-aligned."""
+    heads = [name.replace(", ", ",\n").split("\n") for name in header]
+    depth = max(map(len, heads))
+    lines = [[""] * (depth - len(head)) + head for head in heads]
+    table = [*(list(line) for line in zip(*lines, strict=True)), *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table)
+
+
+def emphasised(lines: str, stream: TextIO) -> str:
+    """Lines of "name  value" with the names in bold, if ``stream`` is a terminal that shows it."""
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return lines
+    return "\n".join(f"\x1b[1m{line[:16]}\x1b[0m{line[16:]}" for line in lines.splitlines())
