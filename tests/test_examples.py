@@ -1,4 +1,4 @@
-"""The examples give the published values, under every schedule and store that they name, and run as scripts."""
+"""The examples of own adjoint code give the published values, whatever schedule and store, and run as scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pebbling as pb
 from pebbling.store import Disk
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+SCRIPTS = ["heat", "box_model", "optimal_control", "multilevel", "speelpenning", "dump", "burgers"]
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
 
 
@@ -46,14 +46,14 @@ def same_bits(one, two):
     return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
 
 
-@pytest.mark.parametrize("name", [name for name in SCRIPTS if not name.endswith("_mpi")])
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts_run_and_pass_their_taylor_tests(name):
     lines = output_of(*python(f"{name}.py")).splitlines()
     assert lines[-1] == "passed"
     assert any(line.startswith("forwards a step") for line in lines)
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", [*SCRIPTS, "advection_mpi"])
 def test_scripts_say_what_they_show_and_how_to_run_them(name):
     header = (EXAMPLES / f"{name}.py").read_text().split('"""')[1]
     assert "\nShows: " in header

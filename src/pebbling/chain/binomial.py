@@ -7,7 +7,6 @@ of equal size, when only states are kept.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import comb, isqrt
 
 
@@ -16,7 +15,6 @@ def beta(slots: int, repeats: int) -> int:
     return comb(slots + repeats, slots) if slots >= 0 and repeats >= 0 else 0
 
 
-@lru_cache(1 << 16)
 def repeats(steps: int, slots: int) -> int:
     """How often the most repeated step is advanced: the r for which beta(c, r-1) < n ≤ beta(c, r)."""
     if slots == 1:

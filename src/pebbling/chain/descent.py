@@ -11,7 +11,7 @@ the bound.
 from __future__ import annotations
 
 from .prices import Market, Offer, Prices
-from .tiers import DOWN, RUN, Choice, Node
+from .tiers import DOWN, Choice, Node
 
 
 def descend(market: Market) -> dict[Node, Choice]:
@@ -70,10 +70,10 @@ def _split(node: Node, prices: Prices, depth: int, below: Offer, left: Offer, ri
         slots = min(slots, max(1, columns[depth + 1][True].last))
     opened = columns[depth][False]
     if not node.kept and node.slots > opened.last and not opened.settled:
-        most = prices.offer(node, depth)[2]
-        times, length = _run(node.steps, most, below, left, node.slots - opened.last, opened.growth[0] > 0)
+        most, spare = prices.offer(node, depth)[2], node.slots - opened.last
+        times, length = _run(node.steps, most, below, left, spare, opened.growth[0] > 0)
         if times:
-            return Choice(times, length, slots)
+            return Choice(min(times, prices.problem.longest_run), length, slots)
     return Choice(1, max(left[1], node.steps - right[2]), slots)
 
 
@@ -90,4 +90,4 @@ def _run(steps: int, most: int, below: Offer, left: Offer, spare: int, earning: 
         times, length = spare, longest
     else:
         times, length = (most - steps) // (longest - shortest), shortest
-    return min(times, spare, RUN), length
+    return min(times, spare), length

@@ -23,7 +23,7 @@ from . import binomial
 from .lengths import Lengths
 from .prices import Prices
 from .remainders import Remainders
-from .tiers import DOWN, RUN, Choice, Node
+from .tiers import DOWN, Choice, Node
 
 
 class Excess:
@@ -93,9 +93,8 @@ class Excess:
             return None
         if below + down <= excess + split:
             return DOWN
-        if node.kept or not self._plenty(node.level):
-            times = 1
-        return Choice(min(times, RUN), length, min(node.slots, self._enough(node.level, depth + 1)))
+        times = 1 if node.kept or not self._plenty(node.level) else min(times, self.problem.longest_run)
+        return Choice(times, length, min(node.slots, self._enough(node.level, depth + 1)))
 
     def _shortfalls(self, node: Node, depth: int) -> tuple[float, float]:
         """What a node falls short of its best offer if left to the faster levels, and if split."""

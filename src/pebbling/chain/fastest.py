@@ -34,6 +34,10 @@ class Plan:
 
 def fastest(problem: Problem, method: str = "auto") -> Plan:
     """The fastest plan; or, with ``"hull"`` and where it would take too long, a good one with a bound."""
+    if problem.steps <= 1 or not problem.levels:
+        time = problem.leaf.time(problem.steps) if problem.steps else 0
+        assert time is not None
+        return Plan({}, time, time)
     market = Market(problem)
     prices = market.right_for(problem.root)
     choices = descend(market)

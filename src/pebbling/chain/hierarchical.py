@@ -1,37 +1,40 @@
 """Snapshots in a hierarchy of tiers, each slower than the one before it.
 
-Herrmann and Pallez, "H-Revolve", ACM TOMS 46 (2020). The plan is built from convex hulls, with a
-lower bound on the time of any plan; where it meets the bound, it is optimal and says so. Otherwise a
-plan of moderate size is found by dynamic programming, and a larger one carries its gap. Transfers
-block: see ``Staged`` for transfers that overlap the compute. Only states are kept, no tapes.
+Herrmann and Pallez, "H-Revolve: A Framework for Adjoint Computation on Synchronous Hierarchical
+Platforms", ACM TOMS 46 (2020). Optimal for steps of equal cost and states of equal size, among plans
+that nest: between a snapshot and its last use, later snapshots go to the same tier or to faster
+ones. Where the fastest tier is free and each tier is at least as slow as the one before it, no
+other plan is faster either. Transfers block: see ``Staged`` for transfers that overlap the compute.
+Only states are kept, no tapes: see ``Mixed``.
+
+``fastest`` finds the plan: a lower bound from prices and a plan from the same prices, in time that
+hardly depends on the number of steps; where these differ, a dynamic programme over what lies
+between them. The plan says whether it is proven optimal, and if not, how far off it may be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from math import ceil
+from typing import Any
 
 from ..errors import BudgetError
 from .actions import Advance, Free, Restore, Store
 from .binomial import fewest_writes
 from .cost import Model, Room, Tier
-from .descent import descend
-from .prices import Market
+from .fastest import METHODS, Plan, fastest
 from .revolve import FIRST, FRESH, KEPT, halves, leaf, tally_of
 from .schedule import Schedule
 from .spans import Item, Span, Sub
 from .tally import Tally, in_tier
-from .tiers import Choice, Node, Problem, total_time
-from .tiers_table import solve
+from .tiers import Node, Problem
+from .tiers_count import count, count_back
 from .validate import amount, whole
 
-EXACT = 4_000_000
-"""Entries of the dynamic programme up to which it is used where the hull leaves a gap."""
-
-_METHODS = ("auto", "exact", "hull")
+BACK = FIRST + 1
+"""A span that reverses what lies between the snapshots of a run."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,9 @@ class Hierarchical(Schedule):
 
     ``forward`` is the time of one advanced step, ``backward`` that of one turn. ``exact`` says
     whether the plan is proven optimal; ``bound`` is a lower bound on the time of any plan, and
-    ``gap`` is ``time / bound - 1``. ``method`` may be "hull" to do without the dynamic programme,
-    or "exact" to use it however long it takes.
+    ``gap`` is ``time / bound - 1``. ``method`` may be "hull" to do with the plan that the bound
+    leads to, or "exact" to go on until the plan is proven optimal, however long that takes; "auto"
+    goes on up to 100,000 steps, and beyond that while it is quick.
 
     >>> Hierarchical(60, [Tier(2), Tier(2, write=2, read=2)], forward=1, backward=3).cost.time
     387.0
@@ -61,8 +65,8 @@ class Hierarchical(Schedule):
         object.__setattr__(self, "tiers", tiers)
         object.__setattr__(self, "forward", amount(self.forward, "forward", positive=True))
         object.__setattr__(self, "backward", amount(self.backward, "backward"))
-        if self.method not in _METHODS:
-            raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, not {self.method!r}")
+        if self.method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {self.method!r}")
         if self.steps > 1 and all(tier.slots == 0 for tier in tiers):
             raise BudgetError(f"{self.steps} steps can't be reversed without a slot: 1 is needed", minimum=1)
 
@@ -78,86 +82,93 @@ class Hierarchical(Schedule):
         return self._span(self._problem.root, FIRST)
 
     def expand(self, span: Span) -> Sequence[Item]:
-        """The span (steps, level, slots, how, slot): a node of the plan whose first slot has this number."""
-        steps, level, slots, how, slot = span
-        bottom = self._problem.leaf
+        """The span (steps, level, slots, how, slot) is a node of the plan whose first slot has this number.
+
+        The way back over a run of snapshots has spans of its own, (steps, level, slots, BACK, slot, times).
+        """
+        steps, level, slots, how, slot = span[:5]
         if level < 0:
-            if bottom.slots == 0:
-                return leaf(steps, slot, bottom.tier, how)
-            return [
-                Sub(item.offset, (item.span[0], -1, *item.span[1:], bottom.slots - item.span[1]))
-                if isinstance(item, Sub)
-                else item
-                for item in halves((steps, slots, how), slot, fewest_writes, bottom.tier)
-            ]
-        node, tier = Node(steps, level, slots, how == KEPT), self._problem.levels[level].tier
-        choice = self._choices[node]
-        right, left = self._problem.parts(node, choice)
-        later = FIRST if how == FIRST else FRESH
-        if choice.times == 0 or left is None:
+            return self._leaf(steps, slots, how, slot)
+        tier = self._problem.levels[level].tier
+        if how == BACK:
+            return self._back(span, tier)
+        node = Node(steps, level, slots, how == KEPT)
+        (times, length, part_slots), later = self._plan.choices[node], FIRST if how == FIRST else FRESH
+        right, left = self._problem.parts(node, self._plan.choices[node])
+        if left is None:
             return [*([Free(0, slot, tier)] if how == KEPT else []), Sub(0, self._span(right, later))]
-        length = choice.length
-        items: list[Item] = []
-        for i in range(choice.times):
-            if i or how != KEPT:
-                items.append(Store(i * length, slot + i, tier))
-            items.append(Advance(i * length, (i + 1) * length))
-        items.append(Sub(choice.times * length, self._span(right, later, node, slot + choice.times)))
-        for i in reversed(range(choice.times)):
-            items += [
-                Restore(i * length, slot + i, tier),
-                Sub(i * length, (length, level, left.slots, KEPT, slot + i)),
-            ]
-        return items
+        out: list[Item] = []
+        for i in range(times):
+            out += [Store(i * length, slot + i, tier), Advance(i * length, (i + 1) * length)]
+        return [
+            *(out[1:] if how == KEPT else out),
+            Sub(times * length, self._span(right, later, level, slot + times)),
+            *self._back((times * length, level, part_slots, BACK, slot, times), tier),
+        ]
+
+    def _back(self, span: Span, tier: int) -> list[Item]:
+        steps, level, slots, _, slot, times = span
+        if times == 1:
+            return [Restore(0, slot, tier), Sub(0, (steps, level, slots, KEPT, slot))]
+        length, half = steps // times, times // 2
+        return [
+            Sub(half * length, ((times - half) * length, level, slots, BACK, slot + half, times - half)),
+            Sub(0, (half * length, level, slots, BACK, slot, half)),
+        ]
+
+    def _leaf(self, steps: int, slots: int, how: int, slot: int) -> list[Item]:
+        tier = self._problem.leaf.tier
+        if slots == 0:
+            return leaf(steps, slot, tier, how)
+        return [
+            Sub(item.offset, (item.span[0], -1, *item.span[1:], self._problem.leaf.slots - item.span[1]))
+            if isinstance(item, Sub)
+            else item
+            for item in halves((steps, slots, how), slot, fewest_writes, tier)
+        ]
 
     def closed(self, span: Span) -> Tally | None:
-        steps, level, slots, how, _ = span
-        if level >= 0 or self._problem.leaf.slots == 0:
-            return None
-        count = tally_of((steps, slots, how))
-        return None if count is None else in_tier(count, self._problem.leaf.tier, len(self.tiers))
+        steps, level, slots, how, *_ = span
+        if level < 0:
+            several = tally_of((steps, slots, how)) if slots else None
+            return None if several is None else in_tier(several, self._problem.leaf.tier, len(self.tiers))
+        if how == BACK:
+            part = self._counts[Node(steps // span[5], level, slots, True)]
+            return count_back(part, span[5], self._problem.levels[level].tier)
+        tally = self._counts[Node(steps, level, slots, how == KEPT)]
+        return tally._replace(length=tally.length + 1) if how == FIRST else tally
 
     @property
     def exact(self) -> bool:
         """Whether the plan is proven optimal."""
-        return self._plan[1] == self._plan[2]
+        return self._plan.time == self._plan.bound
 
     @property
     def bound(self) -> float:
         """A lower bound on the time of any plan."""
-        return float(self._plan[2] * self._problem.unit)
+        time = self.cost.time
+        return time if self.exact else min(time, float(self._plan.bound * self._problem.unit))
 
     @property
     def gap(self) -> float:
-        """How far the time may be above that of the best plan."""
-        return float(Fraction(self._plan[1], self._plan[2]) - 1) if self._plan[2] else 0.0
+        """By what fraction the time may be above that of the best plan."""
+        return 0.0 if self.exact else float(Fraction(self._plan.time, self._plan.bound) - 1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def _problem(self) -> Problem:
         return Problem.of(self.steps, self.tiers, self.forward, self.backward)
 
-    @property
-    def _choices(self) -> dict[Node, Choice]:
-        return self._plan[0]
+    @cached_property
+    def _plan(self) -> Plan:
+        return fastest(self._problem, self.method)
 
     @cached_property
-    def _plan(self) -> tuple[dict[Node, Choice], int, int]:
-        """The choices of the plan, its time and a lower bound on it, in units of the problem."""
-        problem = self._problem
-        if self.steps <= 1 or not problem.levels:
-            time = 0 if self.steps == 0 else problem.leaf.time(self.steps) or 0
-            return {}, time, time
-        market = Market(problem)
-        choices = descend(market)
-        time, bound = total_time(problem, choices), ceil(market.right_for(problem.root).bound(problem.root))
-        slots = sum(level.slots for level in problem.levels)
-        small = self.steps * self.steps * slots <= EXACT * 40
-        if time > bound and self.method != "hull" and (self.method == "exact" or small):
-            choices = solve(problem)
-            time = bound = total_time(problem, choices)
-        return choices, time, bound
+    def _counts(self) -> dict[Node, Tally]:
+        return count(self._problem, self._plan.choices, len(self.tiers))
 
-    def _span(self, node: Node, how: int, above: Node | None = None, slot: int = 0) -> Span:
-        """The span of a node; one of the same level as ``above`` goes on with that one's slots."""
-        first = slot if above is not None and node.level == above.level else 0
-        return (node.steps, node.level, node.slots, how, first)
+    def _span(self, node: Node, how: int, level: int = -1, slot: int = 0) -> Span:
+        """The span of a node, which goes on with the slots of a level from ``slot`` on."""
+        return (node.steps, node.level, node.slots, how, slot if node.level == level else 0)

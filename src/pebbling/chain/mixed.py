@@ -27,7 +27,7 @@ from .schedule import Schedule
 from .spans import Each, Item, Span, Sub
 from .validate import amount, whole
 
-EXACT = 20_000
+EXACT = 8_000
 _TRIES = 64
 
 

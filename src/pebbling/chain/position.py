@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .actions import Free, Record, Reverse, Store, Turn
 from .spans import Each, Spans, Sub
-from .tally import Counter, Sum
+from .tally import Counter, Sum, Tally
 
 
 class Position(int):
@@ -32,7 +32,10 @@ def find(spans: Spans, counter: Counter, step: int) -> Position:
             if start <= step < start + item.span[0]:
                 base, items = start, iter(spans.expand(item.span))
             else:
-                passed.join(counter.count(item.span))
+                count = counter.count(item.span)
+                passed.join(count)
+                if min(count.held) < 0:
+                    _let_go(snapshots, count, range(start, start + item.span[0]))
             continue
         if isinstance(item, Turn | Reverse) and base + item.step == step:
             break
@@ -47,6 +50,12 @@ def find(spans: Spans, counter: Counter, step: int) -> Position:
     position.snapshots, position.tapes = snapshots, tuple(tapes)
     position.forwards = passed.advances + passed.tapings
     return position
+
+
+def _let_go(snapshots: dict[tuple[int, int], int], count: Tally, steps: range) -> None:
+    """Follow a span that empties slots which it found in use: those of states that it was the last to need."""
+    for tier, slot in [place for place, step in snapshots.items() if step in steps and count.held[place[0]] < 0]:
+        del snapshots[tier, slot]
 
 
 def _note(item: object, base: int, snapshots: dict[tuple[int, int], int], tapes: list[range]) -> None:

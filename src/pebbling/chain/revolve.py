@@ -22,7 +22,7 @@ from .validate import whole
 FRESH, KEPT, FIRST = range(3)
 """How a span meets its first state: not stored, in its slot already, or not stored and on the first sweep."""
 
-_REMEMBERED = 4_000
+_REMEMBERED = 1_000
 _SPLITS = {"writes": binomial.fewest_writes, "runs": binomial.longest_runs}
 
 
@@ -65,10 +65,12 @@ class Revolve(Schedule):
         split, slots, splits = self._split, self.slots, dict[tuple[int, int], int]()
         waiting: list[tuple[int, int, int]] = []
         start, steps, slot, kept = 0, self.steps, 0, False
+        last = slots - 1
         forward = True
         while True:
             while steps > 1:
-                part = splits.get((steps, slot))
+                # With one slot left there is no choice, and nothing to remember.
+                part = splits.get((steps, slot)) if slot < last else steps - 1
                 if part is None:
                     if len(splits) > _REMEMBERED:
                         splits.clear()

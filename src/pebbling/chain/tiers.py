@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd, lcm
+from math import gcd, isqrt, lcm
 from typing import NamedTuple
 
 from . import binomial
@@ -48,8 +48,6 @@ class Choice(NamedTuple):
 
 
 DOWN = Choice(0, 0, 0)
-RUN = 1024
-"""The most snapshots in one choice, which is spelled out as a whole wherever it is used."""
 
 
 class Level(NamedTuple):
@@ -105,6 +103,11 @@ class Problem:
             leaf = Leaf(levels[0].tier, levels[0].slots, levels[0].read, advance, turn)
             del levels[0]
         return cls(steps, advance, leaf, tuple(levels), unit)
+
+    @property
+    def longest_run(self) -> int:
+        """The most snapshots in one choice, whose writes are spelled out as a whole wherever it is used."""
+        return max(1024, isqrt(self.steps))
 
     @property
     def root(self) -> Node:

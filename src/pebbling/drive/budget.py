@@ -22,7 +22,7 @@ from .steps import State, Steps
 from .tracing import Traced
 
 BOOKKEEPING = 64 * 1024  # the run's own objects: stream, tables, report
-_SNAPSHOT, _LEAF = 400, 500  # what holding a state takes besides its bytes, and each of its leaves
+_SNAPSHOT, _LEAF = 1000, 500  # what a snapshot takes besides its bytes (in the stream of actions too), and each leaf
 _SHARE = 8
 _JITTER = 8 * 1024  # what two trials of the same step may differ by: Python's own objects and caches
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from ..engine.protocol import Engine, Leaf
@@ -93,18 +91,26 @@ def _is_box(leaf: Leaf) -> bool:
     return isinstance(leaf, sys.modules["autograd.tracer"].Box)
 
 
-def _autograd() -> Framework:
-    if find_spec("pebbling.engine.autograd") is None:
-        return _missing("autograd", "use pebbling.grad in place of autograd.grad")()
-    found: Framework = import_module("pebbling.engine.autograd").framework()
-    return found
+def autograd_framework() -> Framework:
+    """Programs written with HIPS ``autograd.numpy``."""
+    from ..engine import autograd as engine
+
+    def level(leaf: Leaf) -> int:
+        return leaf._trace + 1 if _is_box(leaf) else 0
+
+    def plain(leaf: Leaf) -> Any:
+        while _is_box(leaf):
+            leaf = leaf._value
+        return leaf
+
+    return Framework(engine, level, plain, lambda box: box)
 
 
 _PLAIN: set[type] = set()
 _loaded: dict[str, Framework] = {}
 _TABLE: dict[str, tuple[Callable[[Leaf], bool], Callable[[], Framework]]] = {
     "pebbling": (_traced_here, numpy_framework),
-    "autograd": (_is_box, _autograd),
+    "autograd": (_is_box, autograd_framework),
     "torch": (
         lambda leaf: getattr(leaf, "requires_grad", False),
         _missing("torch", "use pebbling.torch.loop"),

@@ -60,6 +60,7 @@ class Passage:
         self.shelf = Shelf(framework, written)
         self.taped = Taped(program, self.width, framework, level)
         self.replays = Replays(verify, framework.plain)
+        self.watching = not all(live)
         self.first: Leaves = []
         self._begin(state)
 
@@ -78,8 +79,7 @@ class Passage:
         self.outs: Sequence[Any] = ()
         self.emitted: list[Sequence[Any]] = []
         self.counts: tuple[int, list[int]] = (0, [])
-        self.spent, self.taped.looking = False, True
-        self.watching = not all(self.live)
+        self.spent = False
 
     def sweep(self) -> None:
         """Run the loop to its end and lay the snapshots of its schedule; ``state`` is then the final one."""
@@ -216,6 +216,7 @@ class Passage:
         ``seeds`` holds one entry an output: the state, the last outputs, and the emitted ones; it is used up.
         """
         if self.spent:
+            self.live, self.watching = self.reached, False
             self._begin(self.first)
             self.sweep()
             self.let_go()

@@ -2,7 +2,20 @@
 
 from .chart import tradeoff
 from .compare import Comparison, Curve, compare
+from .demo import demo
 from .pebbles import pebbles
+from .sheet import Sheet, read_report, read_sheet
 from .text import table
 
-__all__ = ["Comparison", "Curve", "compare", "pebbles", "table", "tradeoff"]
+__all__ = [
+    "Comparison",
+    "Curve",
+    "Sheet",
+    "compare",
+    "demo",
+    "pebbles",
+    "read_report",
+    "read_sheet",
+    "table",
+    "tradeoff",
+]

@@ -64,7 +64,7 @@ def time_unit(longest: float, timed: bool, overlap: bool = False) -> Unit:
 
 def byte_unit(largest: float) -> Unit:
     """The unit in which ``largest`` bytes are a number that people can read."""
-    size, name = next(((size, name) for size, name in _BYTES if largest >= 2 * size), _BYTES[-1])
+    size, name = next(((size, name) for size, name in _BYTES if largest >= size), _BYTES[-1])
     return Unit(name, size, binary=True)
 
 

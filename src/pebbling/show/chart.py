@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from itertools import filterfalse
 
 from .axis import Axis, Unit, draw_x, draw_y, name_x
 from .compare import Comparison, Curve
@@ -14,9 +15,7 @@ _HEIGHT = 420.0
 _SPACING = 24.0
 
 
-def tradeoff(
-    comparison: Comparison, path: str | os.PathLike[str] | None = None, *, budget: float | None = None
-) -> str:
+def tradeoff(comparison: Comparison, path: str | os.PathLike[str] | None = None, *, budget: float | None = None) -> str:
     """A comparison as an SVG chart, written to ``path`` if there is one; ``budget``, in states, is marked.
 
     >>> from pebbling.show import compare
@@ -39,7 +38,7 @@ def tradeoff(
     if budget is not None and memory.low <= budget <= memory.high:
         page.path("s-soft limit", [f"M{number(memory(budget))} {number(top)}V{number(bottom)}"])
         page.text("f-soft", memory(budget) + 5, top + 12, f"budget: {budget:,.4g} states", font_size=11)
-    for curve in drawn:
+    for curve in [*filterfalse(_dotted, reversed(drawn)), *filter(_dotted, drawn)]:
         _draw(page, curve, [(memory(x), forwards(y)) for x, y in points[curve.name]])
     name_x(page, memory, bottom)
     page.height = bottom + 50
@@ -59,14 +58,18 @@ def _draw(page: Page, curve: Curve, points: list[tuple[float, float]]) -> None:
                 page.shape("circle", f"s-{curve.colour} dot", cx=x, cy=y, r=3.6)
                 last = x
     else:
-        page.path(f"s-{curve.colour} line", [polyline(points)])
+        page.path(_style(curve), [polyline(points)])
 
 
 def _sign(page: Page, x: float, y: float, curve: Curve) -> None:
     if _dotted(curve):
         page.shape("circle", f"s-{curve.colour} dot", cx=x, cy=y, r=3.6)
     else:
-        page.path(f"s-{curve.colour} line", [segment(x - 8, y, x + 10, y)])
+        page.path(_style(curve), [segment(x - 8, y, x + 10, y)])
+
+
+def _style(curve: Curve) -> str:
+    return f"s-{curve.colour} line{' dashed' if curve.colour == 'sky' else ''}"
 
 
 def _dotted(curve: Curve) -> bool:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from ..chain.actions import Store
 from . import signs
 from .axis import Axis
 from .svg import Page, number, polyline, segment
-from .trace import Bar, Blur, Line, Mark, Taped, Trace
+from .trace import Bar, Blur, Line, Taped, Trace
 
 _SPACING = 2.0
 _LONG = 12.0
@@ -23,7 +22,9 @@ def draw_coarse(page: Page, trace: Trace, time: Axis, step: Axis) -> None:
     """Draw what is held behind what is done."""
     page.path("f-pink tapes", _areas(trace.tapes, time, step))
     for tier in range(len(trace.held)):
-        page.path(f"s-{signs.colour(tier)} held fine", _bars((bar for bar in trace.bars if bar.tier == tier), time, step))
+        page.path(
+            f"s-{signs.colour(tier)} held fine", _bars((bar for bar in trace.bars if bar.tier == tier), time, step)
+        )
     page.path("s-slate advance fine", _sweeps(trace.sweeps, time, step))
     page.path("s-pink record fine", _lines((taped.recorded for taped in trace.tapes), time, step))
     page.path("s-red turns", _columns(trace.blurs, time, step))

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, floor, sqrt
+from typing import Any
 
 from ..chain import Hierarchical, Mixed, Online, Periodic, Revolve, Schedule, Tier
 from ..chain.validate import amount, whole
+from .words import say_number
 
 _WORST = 10  # forwards a step, from which on the curves begin
 _MIXED = 1000  # states of memory up to which tapes of another size than a state are planned for
@@ -45,6 +47,17 @@ class Comparison:
     curves: tuple[Curve, ...]
     notes: tuple[str, ...]
 
+    def json(self) -> dict[str, Any]:
+        """The numbers, ready to be written as JSON."""
+        curves = [{"name": curve.name, "forwards": list(curve.forwards)} for curve in self.curves]
+        return {
+            "kind": "comparison",
+            "steps": self.steps,
+            "memory": list(self.memory),
+            "curves": curves,
+            "notes": list(self.notes),
+        }
+
 
 def compare(
     steps: int, tape: float = 1.0, disk: Tier | None = None, forward: float = 1.0, backward: float | None = None
@@ -62,7 +75,7 @@ def compare(
     turn = forward if backward is None else backward
     slow = Tier(None, 5 * forward, 5 * forward) if disk is None else disk
     memory, rows = _amounts(steps)
-    hierarchical = f"Hierarchical, {'unbounded' if slow.slots is None else f'{slow.slots:,} slots on'} disk, transfers counted"
+    hierarchical = f"Hierarchical, {_say_disk(slow, forward)}"
     curves = [
         _Family("Revolve", "slate", lambda m: Revolve(steps, m)),
         _Family("Online", "green", lambda m: Online(m).ended(steps), lambda m: steps * m <= _ONLINE),
@@ -131,6 +144,13 @@ class _Family:
             yield f"{self.name} is left out: planning it for so many steps takes long"
         elif left_out:
             yield f"{self.name} is left out from {left_out[0]:,} states on: planning it takes long"
+
+
+def _say_disk(disk: Tier, forward: float) -> str:
+    room = "unbounded" if disk.slots is None else f"{disk.slots:,} slots on"
+    write, read = say_number(disk.write / forward), say_number(disk.read / forward)
+    transfers = f"transfer = {write}" if write == read else f"write = {write} and read = {read}"
+    return f"{room} disk, {transfers} forwards"
 
 
 def _amounts(steps: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -10,7 +10,7 @@ from .svg import Page
 WIDTH, LEFT, RIGHT = 1000.0, 78.0, 976.0
 """The page, and where plots begin and end on it."""
 
-_LETTER = 6.2
+_LETTER = 6.5
 
 
 @dataclass(frozen=True)

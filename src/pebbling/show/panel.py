@@ -21,6 +21,7 @@ class Panel:
     colour: str
     corners: Sequence[Corner]
     capacity: float | None
+    working: float = 0.0
 
     @property
     def peak(self) -> float:
@@ -46,6 +47,8 @@ def draw_panel(page: Page, panel: Panel, scale: Scale, time: Axis, top: float, b
         page.path("s-soft limit", [f"M{number(LEFT)} {number(amounts(capacity))}H{number(RIGHT)}"])
         page.text("f-soft", LEFT + 6, amounts(capacity) - 4, f"limit {scale.say_amount(capacity)}", font_size=11)
     written = f"peak {scale.say_amount(peak)}"
+    if panel.working:
+        written += f", of it {scale.say_amount(panel.working)} working states and tape"
     page.text(f"f-{panel.colour}", RIGHT, top - 6, written, text_anchor="end", font_size=11, font_weight="600")
 
 

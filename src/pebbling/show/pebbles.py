@@ -85,6 +85,7 @@ def _panels(schedule: Schedule, scale: Scale, traced: Trace) -> list[Panel]:
             colour=signs.colour(tier),
             corners=[(time, scale.amount(units, tier)) for time, units in corners],
             capacity=None if rooms[tier].capacity is None else scale.amount(rooms[tier].capacity or 0, tier),
+            working=0.0 if tier else scale.working,
         )
         for tier, corners in enumerate(traced.held)
         if tier == 0 or len(corners) > 2
@@ -124,7 +125,9 @@ def _legend(schedule: Schedule, traced: Trace, few: bool) -> Iterator[Sign]:
     if few and Restore in kinds:
         yield Sign("restore", lambda page, x, y: signs.restore(page, x, y, tiers[0]))
     if Turn in kinds or traced.blurs:
-        yield Sign("turn" if few else "steps reversed", lambda page, x, y: signs.turn(page, x - 6, y + 5, x + 6, y - 5, x + 6))
+        yield Sign(
+            "turn" if few else "steps reversed", lambda page, x, y: signs.turn(page, x - 6, y + 5, x + 6, y - 5, x + 6)
+        )
     if traced.tapes:
         yield Sign("tape kept" if few else "tapes kept", _taped)
         if few:

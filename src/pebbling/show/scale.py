@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..chain.actions import Turn
 from ..chain.schedule import Schedule
-from ..chain.spans import inner_first
+from ..chain.spans import Span, inner_first
 from ..chain.tally import Counter
 from ..units import format_bytes, format_seconds, parse_bytes, parse_seconds
 from .clock import Clock
@@ -78,5 +78,5 @@ def scale_of(
 
 def turns(schedule: Schedule) -> bool:
     """Whether any step is taped and reversed at once, so that a run needs a working tape."""
-    known: set[object] = set()
+    known: set[Span] = set()
     return any(type(item) is Turn for _, items in inner_first(schedule, schedule.root, known) for item in items)

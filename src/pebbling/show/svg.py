@@ -26,7 +26,7 @@ _SHAPES = (
     ".tape{stroke-width:2;opacity:.35}.fine{stroke-width:.8}.tapes{opacity:.18}.turns{stroke-width:1}"
     ".restore{stroke-width:1.4}.reverse{stroke-width:1.2}.jump{stroke-dasharray:1.5 2.5;opacity:.8}"
     ".area{opacity:.16}.curve{stroke-width:1.4;stroke-linejoin:round}.limit{stroke-dasharray:4 3}"
-    ".line{stroke-width:2;stroke-linejoin:round}.dot{stroke-width:1.3}"
+    ".line{stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:7 3}.dot{stroke-width:1.3}"
 )
 _FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
 
@@ -77,7 +77,9 @@ def svg_path(path: str | os.PathLike[str]) -> Path:
     """``path``, if it names a file that an SVG can go to."""
     target = Path(path)
     if target.suffix.lower() != ".svg":
-        raise ValueError(f"pictures are written as SVG: name the file {target.stem or 'picture'}.svg, not {target.name!r}")
+        raise ValueError(
+            f"pictures are written as SVG: name the file {target.stem or 'picture'}.svg, not {target.name!r}"
+        )
     if not target.parent.is_dir():
         raise ValueError(f"there is no directory {str(target.parent)!r} to write {target.name!r} to: make it first")
     return target

@@ -111,6 +111,7 @@ class _Walk:
     def _nest(self, span: Span) -> _Nest | None:
         """The nest that a span is the outermost of, if there are more than a few in it."""
         before: list[tuple[int, Item]] = []
+        store: Store | None = None
         after: list[list[tuple[int, Item]]] = []
         # at fixed heights, so that nests that join each other go on alike and are known
         least, offset = max(self.finest, self.finest * ((self.times[span] - _TINY) // self.finest)), 0
@@ -118,6 +119,9 @@ class _Walk:
         while (longest := self._longest(items)) is not None and self.times[longest.span] > least:
             base, cut = self.schedule.origin(span), items.index(longest)
             before += [(base, item) for item in items[:cut]]
+            for item in items[:cut] if store is None else ():
+                if isinstance(item, Store):
+                    store = Store(offset + item.step, item.slot, item.tier)
             after.append([(base, item) for item in items[cut + 1 :]])
             offset, span = offset + longest.offset, longest.span
             items = self.schedule.expand(span)
@@ -128,7 +132,7 @@ class _Walk:
             inner=span,
             before=self._add_up(before),
             after=self._add_up([part for parts in reversed(after) for part in parts]),
-            store=next((item for _, item in before if isinstance(item, Store)), None),
+            store=store,
             records=any(isinstance(item, Each | Record) for _, item in before),
         )
 

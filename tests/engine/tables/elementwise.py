@@ -40,7 +40,7 @@ def cases(case):
     for kind, names in TWO:
         for name in names.split():
             for left, right in SHAPES if name in ("add", "multiply", "power", "maximum") else SHAPES[1:4]:
-                jax = (left, right) in (((2, 3), (3,)), ((2, 1), (1, 3)))
+                jax = (left, right) == ((2, 1), (1, 3))
                 yield case(f"{name} {left} {right}", _call(name), (kind, left), (kind, right), jax=jax)
             yield case(
                 f"{name} constant left", lambda np, x, name=name: getattr(np, name)(0.7, x), (kind, (3,)), jax=False
@@ -58,6 +58,9 @@ def cases(case):
             for shape in ((3,), (2, 3), ()):
                 yield case(f"operator {name} {constant} {shape}", f, (POSITIVE, shape), jax=False)
                 yield case(f"operator {name} reflected {constant} {shape}", g, (POSITIVE, shape), jax=False)
+    for name in ("add", "subtract", "multiply", "divide"):
+        f = lambda np, x, y, name=name: getattr(np, name)(x, y) * (x - y / 3) ** 2  # noqa: E731
+        yield case(f"{name} Python numbers", f, ("number", ()), ("number", ()))
     for name in ("neg", "pos", "abs"):
         yield case(f"operator {name}", lambda np, x, name=name: getattr(operator, name)(x), (WHOLE, (3,)))
     for exponent in (0, 1, 2, 3, -1, 0.5, np.array([0.0, 1.0, 2.0])):

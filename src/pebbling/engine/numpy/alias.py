@@ -80,7 +80,7 @@ def augment(x: Any, new: Any) -> Any:
         return new
     _check(x, new)
     if not is_array(new):
-        new = np.reshape(new, ())
+        new = np.copy(new)  # a number becomes an array without axes
     if new.shape != x.shape:
         raise ValueError(f"non-broadcastable output operand with shape {x.shape} doesn't match {new.shape}")
     if new.dtype != x.dtype:

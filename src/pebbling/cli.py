@@ -1,0 +1,241 @@
+"""The command line: ``pebbling plan``, ``show``, ``demo``, ``bench``, ``clean``.
+
+Errors are one line on standard error and exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from . import show
+from .chain import plan
+from .errors import PebblingError
+from .show.named import FAMILIES, disk_tier, in_numbers, named, tape_ratio
+from .show.svg import svg_path
+from .show.text import emphasised
+from .units import format_bytes
+
+_EXAMPLE = """example:
+  pebbling plan --steps 1e6 --state 4GB --tape 8GB --forward 0.5s --backward 1s \\
+      --memory 64GB --disk 4TB --disk-write 2GB/s --disk-read 3GB/s --save plan.svg"""
+_PROBLEM = {
+    "state": "bytes of one state, such as 4GB or 64MiB",
+    "tape": "bytes of one step's tape (default: as a state)",
+    "forward": "time of one step, such as 0.5s or 20ms",
+    "backward": "time of reversing one taped step (default: two forwards)",
+    "memory": "budget of memory (default: no limit)",
+    "disk": "budget of disk; needs its bandwidths",
+    "disk-write": "bandwidth, such as 2GB/s",
+    "disk-read": "bandwidth, such as 3GB/s",
+}
+_COMPARED = "compare.svg"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        _say_error(f"{error.filename}: {error.strerror}" if error.filename else error)
+        return 2
+    except (PebblingError, ValueError) as error:
+        _say_error(error)
+        return 2
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        _say_error(f"{message} (see {self.prog} --help)")
+        sys.exit(2)
+
+
+def _say_error(message: object) -> None:
+    print(f"pebbling: error: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="pebbling", description="Exact gradients within a budget: plan, look, measure, clean up.")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    _add_plan(commands)
+
+    shown = commands.add_parser("show", help="show a saved plan or a run's report")
+    shown.set_defaults(run=_show)
+    shown.add_argument("file", help="JSON from `pebbling plan --json`, or from a report")
+    shown.add_argument("--save", metavar="FILE.svg", help="draw a picture of the plan")
+
+    demo = commands.add_parser("demo", help="a first look: a plan, a table and two pictures")
+    demo.set_defaults(run=_demo)
+    demo.add_argument("directory", nargs="?", default="demo", help="where the pictures go (default: demo)")
+
+    bench = commands.add_parser("bench", help="list the benchmarks of a checkout, or run one")
+    bench.set_defaults(run=_bench)
+    bench.add_argument("name", nargs="?", help="the one to run")
+    bench.add_argument("rest", nargs=argparse.REMAINDER, help="its options")
+
+    clean = commands.add_parser("clean", help="list what dead runs left in a directory, or remove it")
+    clean.set_defaults(run=_clean)
+    clean.add_argument("directory")
+    clean.add_argument("--only", metavar="RUN", help="only what this run left")
+    clean.add_argument("--yes", action="store_true", help="remove it")
+    return parser
+
+
+def _add_plan(commands: Any) -> None:
+    parser = commands.add_parser(
+        "plan",
+        help="the best schedule for a problem: as text, as JSON, as a picture",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=_plan)
+    parser.add_argument("--steps", type=_whole_number, required=True, help="how many, such as 1000 or 1e6")
+    problem = parser.add_argument_group("the problem")
+    for name, what in _PROBLEM.items():
+        problem.add_argument(f"--{name}", help=what)
+    problem.add_argument("--no-overlap", action="store_true", help="transfers to disk stop the compute")
+    instead = parser.add_argument_group("instead of the best schedule")
+    instead.add_argument("--schedule", choices=FAMILIES, help="this family, with --slots in place of --memory")
+    instead.add_argument("--slots", type=_whole_number, help="how many states fit in memory")
+    instead.add_argument("--compare", action="store_true", help="forwards against memory, for every family")
+    output = parser.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help="print JSON, which `pebbling show` reads")
+    output.add_argument("--save", metavar="FILE.svg", help=f"draw a picture (--compare: by default {_COMPARED})")
+
+
+def _whole_number(text: str) -> int:
+    try:
+        number = int(text) if text.isdigit() else float(text)
+        if number == int(number):
+            return int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number such as 1000 or 1e6")
+
+
+def _plan(options: argparse.Namespace) -> int:
+    if options.save is not None:
+        svg_path(options.save)
+    given = {name.replace("-", "_"): getattr(options, name.replace("-", "_")) for name in _PROBLEM}
+    problem = in_numbers({"steps": options.steps, **given, "overlap": not options.no_overlap})
+    if options.no_overlap and (problem["disk"] is None or options.schedule or options.compare):
+        raise ValueError("--no-overlap is for the best schedule with a --disk: leave it out")
+    if options.compare:
+        return _compare(options, problem)
+    if options.schedule is not None:
+        return _say_sheet(show.Sheet(named(options.schedule, options.slots, problem), problem), options)
+    if options.slots is not None:
+        raise ValueError("--slots goes with --schedule; the best schedule within a budget takes --memory")
+    if problem["state"] is None:
+        raise ValueError("the best schedule takes --state, the bytes of one state; or use --schedule and --slots")
+    found = plan(**problem)
+    return _say_sheet(show.Sheet(found.schedule, problem, found), options)
+
+
+def _say_sheet(sheet: show.Sheet, options: argparse.Namespace) -> int:
+    as_json = "json" in options and options.json
+    print(json.dumps(sheet.json(), indent=2) if as_json else emphasised(sheet.text(), sys.stdout))
+    if options.save is not None:
+        sheet.picture(options.save)
+        print(f"picture: {options.save}", file=sys.stderr if as_json else sys.stdout)
+    return 0
+
+
+def _compare(options: argparse.Namespace, problem: dict[str, Any]) -> int:
+    has_disk = any(problem[name] is not None for name in ("disk", "disk_write", "disk_read"))
+    unused = ["schedule", "slots"] + ([] if has_disk else ["forward", "backward"])
+    for name in unused:
+        if getattr(options, name) is not None:
+            raise ValueError(f"--compare counts the forwards of every family with any memory: leave out --{name}")
+    ratio, times, budget = tape_ratio(problem), {}, None
+    if has_disk:
+        forward, backward = problem["forward"], problem["backward"]
+        disk = disk_tier(problem)
+        times = {
+            "disk": disk,
+            "forward": forward,
+            "backward": forward + (2 * forward if backward is None else backward),
+        }
+    if problem["memory"] is not None:
+        if problem["state"] is None:
+            raise ValueError("--compare counts memory in states: --memory takes --state as well")
+        budget = problem["memory"] / problem["state"] - 2 - ratio
+    comparison = show.compare(problem["steps"], ratio, **times)
+    print(json.dumps(comparison.json(), indent=2) if options.json else show.table(comparison))
+    path = options.save or _COMPARED
+    show.tradeoff(comparison, path, budget=budget)
+    print(f"picture: {path}", file=sys.stderr if options.json else sys.stdout)
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    path = Path(options.file)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON, so it is neither a plan nor a report: {error}") from None
+    kind = content.get("kind") if isinstance(content, dict) else None
+    if kind == "plan":
+        return _say_sheet(show.read_sheet(content), options)
+    if kind == "report":
+        if options.save is not None:
+            raise ValueError(f"{path} is the report of a run, of which there is no picture: leave out --save")
+        print(emphasised(str(show.read_report(content)), sys.stdout))
+        return 0
+    raise ValueError(f'{path} is of kind {kind!r}; a plan ("plan") or the report of a run ("report") is expected')
+
+
+def _demo(options: argparse.Namespace) -> int:
+    show.demo(options.directory)
+    return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    folder = _checkout() / "benchmarks"
+    scripts = {script.stem: script for script in sorted(folder.glob("*.py"))}
+    if options.name is None:
+        for name, script in scripts.items():
+            about = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+            print(f"{name:<16} {about}")
+        return 0
+    if options.name not in scripts:
+        raise ValueError(f"there is no benchmark {options.name!r} in {folder}: one of {', '.join(scripts)} is expected")
+    return subprocess.run([sys.executable, str(scripts[options.name]), *options.rest], check=False).returncode
+
+
+def _checkout() -> Path:
+    """The root of the checkout that the command is run in, or that pebbling was imported from."""
+    for folder in (Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents):
+        if (folder / "benchmarks").is_dir() and (folder / "src" / "pebbling").is_dir():
+            return folder
+    raise ValueError("benchmarks come with the source: run this in a checkout of pebbling (benchmarks/, src/pebbling/)")
+
+
+def _clean(options: argparse.Namespace) -> int:
+    from .store.orphans import clean, orphans
+
+    if not Path(options.directory).is_dir():
+        raise ValueError(f"there is no directory {options.directory!r}")
+    if options.yes:
+        removed = clean(options.directory, options.only)
+        print(f"removed {len(removed)} files, {format_bytes(sum(orphan.nbytes for orphan in removed))}")
+        return 0
+    found = [orphan for orphan in orphans(options.directory) if options.only in (None, orphan.run)]
+    for orphan in found:
+        note = "  (its run can be resumed)" if orphan.resumable else ""
+        print(f"{format_bytes(orphan.nbytes):>10}  {orphan.path}{note}")
+    total = format_bytes(sum(orphan.nbytes for orphan in found))
+    print(f"{len(found)} files, {total}; --yes removes them" if found else "nothing was left here")
+    return 0
