@@ -22,6 +22,8 @@ ABOVE = {
     "store": {"errors", "units", "tree"},
     "drive": {"errors", "units", "tree", "chain", "store"},
     "engine": {"errors", "units", "tree", "chain", "store", "drive"},
+    "loops": {"errors", "units", "tree", "chain", "store", "drive", "engine"},
+    "numpy": {"engine", "loops"},
     "jax": {"errors", "units", "tree", "chain", "store", "drive", "engine"},
     "show": {"errors", "units", "tree", "chain", "store", "drive"},
     "cli": {"errors", "units", "chain", "store", "drive", "show"},

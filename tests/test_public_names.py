@@ -7,7 +7,7 @@ import pebbling as pb
 NAMES = """
 Advance BudgetError CaptureError CorruptSnapshot Cost Dump EndForward Free Hierarchical Mixed Online PebblingError
 Periodic Plan Record ReplayError Report Restore Result ResumeError Reverse Revolve ScheduleError SourceError Store
-StoreAll StoreError StoreFull Taylor Tier Turn Uneven adjoint check plan taylor_test
+StoreAll StoreError StoreFull Taylor Tier Turn Uneven adjoint check grad hvp loop plan taylor_test value_and_grad
 """
 
 

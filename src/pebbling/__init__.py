@@ -1,4 +1,10 @@
-"""Memory-optimal reverse-mode differentiation: exact gradients within a budget, for the least recomputation."""
+"""Memory-optimal reverse-mode differentiation: exact gradients within a budget, for the least recomputation.
+
+Plans are imported at once; what runs them, and the engine that differentiates NumPy code, on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .chain import (
     Advance,
@@ -22,7 +28,6 @@ from .chain import (
     check,
     plan,
 )
-from .drive import Dump, Report, Result, Taylor, adjoint, taylor_test
 from .errors import (
     BudgetError,
     CaptureError,
@@ -36,7 +41,25 @@ from .errors import (
     StoreFull,
 )
 
+if TYPE_CHECKING:
+    from .drive import Dump, Report, Result, Taylor, adjoint, taylor_test
+    from .loops import grad, hvp, loop, value_and_grad
+
 __version__ = "0.1.0"
+
+_ON_FIRST_USE = {
+    "drive": ("Dump", "Report", "Result", "Taylor", "adjoint", "taylor_test"),
+    "loops": ("grad", "hvp", "loop", "value_and_grad"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for layer, names in _ON_FIRST_USE.items():
+        if name in names:
+            found = globals()[name] = getattr(import_module(f".{layer}", __name__), name)
+            return found
+    raise AttributeError(f"module 'pebbling' has no attribute {name!r}")
+
 
 __all__ = [
     "Advance",
@@ -73,6 +96,10 @@ __all__ = [
     "Uneven",
     "adjoint",
     "check",
+    "grad",
+    "hvp",
+    "loop",
     "plan",
     "taylor_test",
+    "value_and_grad",
 ]

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from . import show
 from .chain import plan
 from .errors import PebblingError
-from .show.named import FAMILIES, disk_tier, in_numbers, named, tape_ratio
+from .show.named import FAMILIES, disk_tier, in_numbers, named, tape_ratio, turn_time
 from .show.svg import svg_path
 from .show.text import emphasised
 from .units import format_bytes
@@ -161,13 +161,8 @@ def _compare(options: argparse.Namespace, problem: dict[str, Any]) -> int:
             raise ValueError(f"--compare counts the forwards of every family with any memory: leave out --{name}")
     ratio, times, budget = tape_ratio(problem), {}, None
     if has_disk:
-        forward, backward = problem["forward"], problem["backward"]
         disk = disk_tier(problem)
-        times = {
-            "disk": disk,
-            "forward": forward,
-            "backward": forward + (2 * forward if backward is None else backward),
-        }
+        times = {"disk": disk, "forward": problem["forward"], "backward": turn_time(problem)}
     if problem["memory"] is not None:
         if problem["state"] is None:
             raise ValueError("--compare counts memory in states: --memory takes --state as well")

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ..errors import BudgetError
@@ -35,6 +35,8 @@ from .validate import amount, whole
 
 BACK = FIRST + 1
 """A span that reverses what lies between the snapshots of a run."""
+
+_TOGETHER = 64
 
 
 @dataclass(frozen=True)
@@ -108,24 +110,20 @@ class Hierarchical(Schedule):
 
     def _back(self, span: Span, tier: int) -> list[Item]:
         steps, level, slots, _, slot, times = span
-        if times == 1:
-            return [Restore(0, slot, tier), Sub(0, (steps, level, slots, KEPT, slot))]
-        length, half = steps // times, times // 2
-        return [
-            Sub(half * length, ((times - half) * length, level, slots, BACK, slot + half, times - half)),
-            Sub(0, (half * length, level, slots, BACK, slot, half)),
-        ]
+        length = steps // times
+        if times > _TOGETHER:
+            half = times // 2
+            later = ((times - half) * length, level, slots, BACK, slot + half, times - half)
+            return [Sub(half * length, later), Sub(0, (half * length, level, slots, BACK, slot, half))]
+        items: list[Item] = []
+        for i in reversed(range(times)):
+            part = Sub(i * length, (length, level, slots, KEPT, slot + i))
+            items += [Restore(i * length, slot + i, tier), part]
+        return items
 
-    def _leaf(self, steps: int, slots: int, how: int, slot: int) -> list[Item]:
-        tier = self._problem.leaf.tier
-        if slots == 0:
-            return leaf(steps, slot, tier, how)
-        return [
-            Sub(item.offset, (item.span[0], -1, *item.span[1:], self._problem.leaf.slots - item.span[1]))
-            if isinstance(item, Sub)
-            else item
-            for item in halves((steps, slots, how), slot, fewest_writes, tier)
-        ]
+    def _leaf(self, steps: int, slots: int, how: int, slot: int) -> Sequence[Item]:
+        bottom = self._problem.leaf
+        return _binomial(steps, slots, how, slot, bottom.tier) if slots else leaf(steps, slot, bottom.tier, how)
 
     def closed(self, span: Span) -> Tally | None:
         steps, level, slots, how, *_ = span
@@ -172,3 +170,14 @@ class Hierarchical(Schedule):
     def _span(self, node: Node, how: int, level: int = -1, slot: int = 0) -> Span:
         """The span of a node, which goes on with the slots of a level from ``slot`` on."""
         return (node.steps, node.level, node.slots, how, slot if node.level == level else 0)
+
+
+@lru_cache(1 << 14)
+def _binomial(steps: int, slots: int, how: int, slot: int, tier: int) -> tuple[Item, ...]:
+    """What a span of binomial checkpointing in the fastest tier consists of; there are few, met often."""
+    return tuple(
+        Sub(item.offset, (item.span[0], -1, *item.span[1:], slot + slots - item.span[1]))
+        if isinstance(item, Sub)
+        else item
+        for item in halves((steps, slots, how), slot, fewest_writes, tier)
+    )

@@ -18,7 +18,7 @@ from ..units import format_bytes, format_seconds, parse_bandwidth, parse_bytes, 
 from .cost import Tier
 from .hierarchical import Hierarchical
 from .mixed import Mixed
-from .mixed_hull import hull
+from .mixed_hull import EqualSizes, hull
 from .schedule import Schedule
 from .staged import Staged
 from .storeall import StoreAll
@@ -242,17 +242,20 @@ def _sum(one: float, two: float) -> float:
 
 
 def _bound(problem: _Problem, units: Fraction, ratio: Fraction) -> float:
-    """Time of the best schedule if the slow tier were memory and a tape a little smaller than it is."""
+    """Time of the best schedule for an easier problem: the slow tier is memory, and a tape no larger than it is.
+
+    Where the hull would have too many levels, states and tapes are both as small as the smaller of them.
+    """
     grid = ratio.denominator
-    smaller = Fraction(floor(Fraction(problem.tape, problem.state) * grid), grid)
-    room = units + Fraction(1, grid) + problem.disk_slots
-    if smaller == ratio:
-        room = units + problem.disk_slots
-    if smaller == 0 or room >= smaller * (problem.steps - 1):
+    tape = Fraction(floor(Fraction(problem.tape, problem.state) * grid), grid)
+    room = units + problem.disk_slots + (0 if tape == ratio else Fraction(1, grid))
+    if tape == 0 or room >= tape * (problem.steps - 1):
         return problem.no_replay
-    unit = (room.denominator * smaller.denominator) // gcd(room.denominator, smaller.denominator)
-    forwards = hull(int(room * unit), unit, int(smaller * unit)).rounded(problem.steps)
-    return forwards * problem.forward + problem.steps * problem.backward
+    if room * grid > _LEVELS:
+        least = EqualSizes(floor(room / min(tape, Fraction(1))))
+    else:
+        least = hull(int(room * grid), grid, int(tape * grid))
+    return least.rounded(problem.steps) * problem.forward + problem.steps * problem.backward
 
 
 def _peak(problem: _Problem, schedule: Schedule) -> dict[str, int]:

@@ -28,6 +28,7 @@ from .settle import Budget, Problem, Settled, settle
 from .shelves import StoreShelf, leave, make_shelves
 from .steps import Adjoint, OwnAdjoint, State
 from .sweep import sweep
+from .way_back import WayBack
 from .verify import check_choice, verifier
 
 
@@ -108,8 +109,7 @@ def adjoint(
         run.reversed = dump
         _run(run, settled, comm, journal, progress, cleanup)
         run.finish()
-        ended = plan.ended(run.number) if isinstance(plan, Online) else plan
-        compare_with_plan(report, ended, [shelf.name for shelf in shelves])
+        compare_with_plan(report, plan, [shelf.name for shelf in shelves])
         if journal is not None:
             journal.finish()
     return Result(run.final, run.adjoint, run.report)
@@ -117,7 +117,8 @@ def adjoint(
 
 def _run(run: Run, settled: Settled, comm: Any, journal: Journal | None, progress: bool, cleanup: ExitStack) -> None:
     """Take all actions, from the start or from the last commit."""
-    plan, bar = settled.schedule, None
+    plan: Schedule | Online | WayBack = settled.schedule
+    bar = None
     if journal is not None:
         if journal.entry is not None:
             take_over(run, journal)
@@ -134,16 +135,14 @@ def _run(run: Run, settled: Settled, comm: Any, journal: Journal | None, progres
     run.go(_from_here(plan.since(run.index), run.at), ahead)
 
 
-def _sweep(run: Run, online: Online, more: Any, comm: Any) -> Schedule:
-    """The plan of a loop of unknown length, which is known once the first sweep is over."""
-    if run.phase == "plan":
-        return online.ended(run.number)
-    run.go(sweep(run, online, more, comm))
-    plan = online.ended(run.number)
-    run.phase, run.index = "plan", plan.end_forward
-    if run.verifier is not None:
-        run.verifier.aim(set(run.table.values()))
-    return plan
+def _sweep(run: Run, online: Online, more: Any, comm: Any) -> WayBack:
+    """What follows the first sweep of a loop of unknown length, once that is over."""
+    if run.phase == "sweep":
+        run.go(sweep(run, online, more, comm))
+        run.phase, run.index = "way back", 0
+        if run.verifier is not None:
+            run.verifier.aim(set(run.table.values()))
+    return WayBack(run.number, online)
 
 
 def _from_here(actions: Iterator[Action], at: int) -> Iterator[Action]:

@@ -12,6 +12,7 @@ from ..errors import PebblingError
 from ..units import format_seconds
 from .run import Run
 from .verify import items
+from .way_back import WayBack
 
 _REFRESH = 0.1
 
@@ -30,9 +31,10 @@ class Progress:
         if sys.stderr.isatty():
             self._start()
 
-    def follow(self, plan: Schedule) -> None:
+    def follow(self, plan: Schedule | WayBack) -> None:
         """Say what the run does in all."""
-        self._advances, self._reversals, self._known = evaluations(plan), plan.steps, True
+        self._advances = plan.evaluations if isinstance(plan, WayBack) else evaluations(plan)
+        self._reversals, self._known = plan.steps, True
 
     def __enter__(self) -> Self:
         return self

@@ -97,22 +97,35 @@ class Report:
             json.dump({"traceEvents": labels + events, "displayTimeUnit": "ms"}, file)
 
 
-def compare_with_plan(report: Report, plan: Schedule, tiers: list[str]) -> None:
+def compare_with_plan(report: Report, plan: Schedule | Online, tiers: list[str]) -> None:
     """Put what was planned, by tier, and what is possible at best, beside what was done."""
-    cost, model = plan.cost, plan.model
-    # A tape of own adjoint code is a state; where the model does not count them, they come on top.
-    tapes = cost.tapes if model.tape == 0 else 0
-    sizes = [size for given in (model.state, model.tape) for size in (given if isinstance(given, tuple) else (given,))]
-    unit = min((size for size in sizes if size), default=1)
-    slots = tapes + sum(report.steps if room.capacity is None else int(room.capacity / unit) for room in model.rooms)
+    if isinstance(plan, Online):
+        slots, peaks, tapes = plan.slots, (min(plan.slots, report.steps),), 0
+    else:
+        slots, peaks, tapes = _most_states(plan), plan.cost.peaks, plan.cost.tapes
     slots = min(max(slots, 1), max(report.steps, 1))
     report.minimum = report.steps + advances(report.steps, slots) + min(report.steps, 1)
-    if isinstance(model.state, tuple):
-        return  # in a unit that is the user's
-    for tier, peak in zip(tiers, cost.peaks):
-        report.planned[tier] = int((peak + tapes * (tier == "memory")) * report.state_bytes)
-    if cost.tapes and "memory" not in tiers:
-        report.planned["memory"] = cost.tapes * report.state_bytes
+    if isinstance(plan, Schedule) and isinstance(plan.model.state, tuple):
+        return  # its sizes are in a unit of the user's
+    for tier, peak in zip(tiers, peaks):
+        report.planned[tier] = int(peak * report.state_bytes)
+    if tapes and "memory" not in tiers:
+        report.planned["memory"] = tapes * report.state_bytes
+    elif isinstance(plan, Schedule) and not plan.model.tape:
+        report.planned["memory"] += tapes * report.state_bytes
+
+
+def _most_states(plan: Schedule) -> int:
+    """How many states a plan may hold at once, a kept tape being one: what its rooms hold, and tapes that they don't."""
+    model = plan.model
+    given = [*_all(model.state), *_all(model.tape)]
+    least = min((size for size in given if size), default=1)
+    rooms = sum(plan.steps if room.capacity is None else int(room.capacity / least) for room in model.rooms)
+    return rooms + (0 if model.tape else plan.cost.tapes)
+
+
+def _all(size: float | tuple[float, ...]) -> tuple[float, ...]:
+    return size if isinstance(size, tuple) else (size,)
 
 
 def brief(schedule: Schedule | Online) -> str:

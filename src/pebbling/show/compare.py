@@ -18,7 +18,7 @@ from .words import say_number
 
 _WORST = 10  # forwards a step, from which on the curves begin
 _MIXED = 1000  # states of memory up to which tapes of another size than a state are planned for
-_ONLINE = 3 * 10**7  # steps times slots
+_ONLINE = 10**7  # steps times slots
 _HIERARCHICAL = 2 * 10**5  # steps
 _DENSE = 2 * 10**4  # steps up to which curves have points between those of the table
 
@@ -72,6 +72,7 @@ def compare(
     199
     """
     steps, tape = whole(steps, "steps", 2), amount(tape, "tape", positive=True)
+    forward = amount(forward, "forward", positive=True)
     turn = forward if backward is None else backward
     slow = Tier(None, 5 * forward, 5 * forward) if disk is None else disk
     memory, rows = _amounts(steps)

@@ -57,8 +57,8 @@ def named(family: str, slots: int | None, problem: dict[str, Any]) -> Schedule:
         case "mixed":
             return Mixed(steps, slots, tape_ratio(problem))
         case "hierarchical":
-            turn = problem.get("forward", 0) + (problem.get("backward") or 2 * problem.get("forward", 0))
-            return Hierarchical(steps, (Tier(slots), disk_tier(problem)), problem["forward"], turn)
+            disk = disk_tier(problem)
+            return Hierarchical(steps, (Tier(slots), disk), problem["forward"], turn_time(problem))
         case _:
             raise ValueError(f"there is no schedule {family!r}: one of {', '.join(FAMILIES)} is expected")
 
@@ -71,6 +71,12 @@ def tape_ratio(problem: dict[str, Any]) -> float:
     if state == 0 or tape == 0:
         raise ValueError("--state and --tape must be at least one byte")
     return 1.0 if state is None or tape is None else tape / state
+
+
+def turn_time(problem: dict[str, Any]) -> float:
+    """The time of a turn: a forward step, and a backward one of twice that time unless it is given."""
+    forward, backward = problem["forward"], problem.get("backward")
+    return float(forward + (2 * forward if backward is None else backward))
 
 
 def disk_tier(problem: dict[str, Any]) -> Tier:
