@@ -186,7 +186,7 @@ def main() -> None:
         "",
         f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}; "
         f"peers not installed: {', '.join(missing) or 'none'}. "
-        "Last column: times faster than the peer: checkpoint_schedules unless another is named, measured in the same run "
+        "Last column: times faster than the peer, checkpoint_schedules unless another is named, in the same run "
         "(its multistage schedule of 400 steps with 10 slots; its HRevolve of 200 steps with 5 + 5).",
         "",
         "| what | measured | limit | | ratio |",

@@ -35,6 +35,7 @@ _PROBLEM = {
     "disk-write": "bandwidth, such as 2GB/s",
     "disk-read": "bandwidth, such as 3GB/s",
 }
+_METAVARS = {"forward": "TIME", "backward": "TIME", "disk-write": "RATE", "disk-read": "RATE"}
 _COMPARED = "compare.svg"
 
 
@@ -104,7 +105,7 @@ def _add_plan(commands: Any) -> None:
     parser.add_argument("--steps", type=_whole_number, required=True, help="how many, such as 1000 or 1e6")
     problem = parser.add_argument_group("the problem")
     for name, what in _PROBLEM.items():
-        problem.add_argument(f"--{name}", help=what)
+        problem.add_argument(f"--{name}", metavar=_METAVARS.get(name, "SIZE"), help=what)
     problem.add_argument("--no-overlap", action="store_true", help="transfers to disk stop the compute")
     instead = parser.add_argument_group("instead of the best schedule")
     instead.add_argument("--schedule", choices=FAMILIES, help="this family, with --slots in place of --memory")

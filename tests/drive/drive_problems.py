@@ -49,7 +49,7 @@ def schedules_of(n, c):
     """Every kind of schedule for ``n`` steps and about ``c`` slots, by name."""
     rough = [1 + (3 * i * i) % 7 for i in range(n)]
     sizes = [1 + i % 3 for i in range(n)]
-    found = {
+    return {
         "StoreAll": StoreAll(n),
         "Revolve": Revolve(n, c),
         "Revolve runs": Revolve(n, c, prefer="runs"),
@@ -60,7 +60,6 @@ def schedules_of(n, c):
         "Uneven slots": Uneven(rough, slots=c),
         "Uneven memory": Uneven(rough, [2.0] * n, sizes, [2 * size for size in sizes], memory=3 * c + 3),
     }
-    return found
 
 
 def staged_of(n, c):

@@ -281,5 +281,5 @@ def test_a_seed_that_writes_into_the_final_state():
         return x
 
     for schedule in schedules_of(5, 2).values():
-        with pytest.raises(ReplayError, match="^seed writes into a state"):
+        with pytest.raises(ReplayError, match=r"^seed writes into a state"):
             adjoint(advance, reverse, start(), 5, seed, schedule=schedule)

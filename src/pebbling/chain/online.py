@@ -25,7 +25,6 @@ from .actions import Action, Advance, EndForward, Free, Restore, Store
 from .binomial import fewest_writes
 from .cost import Model, Room
 from .placement import Kept, placements
-from .position import Position
 from .revolve import KEPT, halves, tally_of
 from .schedule import Schedule
 from .spans import Item, Span, Sub
@@ -137,12 +136,6 @@ class Ended(Schedule):
             else:
                 total.add(item)
         return total.tally()
-
-    def seek(self, step: int) -> Position:
-        position = super().seek(step)
-        # the search passes by gaps that are done without a look at the states that they freed
-        position.snapshots = {place: held for place, held in position.snapshots.items() if held <= step}
-        return position
 
     @property
     def end_forward(self) -> int:

@@ -47,7 +47,9 @@ def find(spans: Spans, counter: Counter, step: int) -> Position:
         passed.add(item, base)
         _note(item, base, snapshots, tapes)
     position = Position(passed.length)
-    position.snapshots, position.tapes = snapshots, tuple(tapes)
+    # A span that is passed whole may have freed a state that it found stored: one that is reversed by now.
+    position.snapshots = {place: held for place, held in snapshots.items() if held <= step}
+    position.tapes = tuple(tapes)
     position.forwards = passed.advances + passed.tapings
     return position
 

@@ -28,8 +28,8 @@ from .settle import Budget, Problem, Settled, settle
 from .shelves import StoreShelf, leave, make_shelves
 from .steps import Adjoint, OwnAdjoint, State
 from .sweep import sweep
-from .way_back import WayBack
 from .verify import check_choice, verifier
+from .way_back import WayBack
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ def adjoint(
 
 def _run(run: Run, settled: Settled, comm: Any, journal: Journal | None, progress: bool, cleanup: ExitStack) -> None:
     """Take all actions, from the start or from the last commit."""
-    plan: Schedule | Online | WayBack = settled.schedule
-    bar = None
+    plan, bar = settled.schedule, None
+    rest: Schedule | WayBack
     if journal is not None:
         if journal.entry is not None:
             take_over(run, journal)
@@ -127,12 +127,14 @@ def _run(run: Run, settled: Settled, comm: Any, journal: Journal | None, progres
         bar = cleanup.enter_context(Progress(None if isinstance(plan, Online) else plan))
     _watch(run, journal, bar)
     if isinstance(plan, Online):
-        plan = _sweep(run, plan, settled.index, comm)
+        rest = _sweep(run, plan, settled.index, comm)
         if bar is not None:
-            bar.follow(plan)
+            bar.follow(rest)
+    else:
+        rest = plan
     slow = {tier for tier, shelf in enumerate(run.shelves) if isinstance(shelf, StoreShelf)}
-    ahead = (a for a in plan.since(run.index) if type(a) is Restore and a.tier in slow) if slow else None
-    run.go(_from_here(plan.since(run.index), run.at), ahead)
+    ahead = (a for a in rest.since(run.index) if type(a) is Restore and a.tier in slow) if slow else None
+    run.go(_from_here(rest.since(run.index), run.at), ahead)
 
 
 def _sweep(run: Run, online: Online, more: Any, comm: Any) -> WayBack:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
@@ -99,24 +100,25 @@ class Report:
 
 def compare_with_plan(report: Report, plan: Schedule | Online, tiers: list[str]) -> None:
     """Put what was planned, by tier, and what is possible at best, beside what was done."""
+    peaks: Sequence[float]
     if isinstance(plan, Online):
-        slots, peaks, tapes = plan.slots, (min(plan.slots, report.steps),), 0
+        slots, peaks, on_top = plan.slots, [min(plan.slots, report.steps)], 0
     else:
-        slots, peaks, tapes = _most_states(plan), plan.cost.peaks, plan.cost.tapes
+        # Tapes are kept in memory whatever the store; not every model counts them.
+        on_top = plan.cost.tapes if not plan.model.tape or "memory" not in tiers else 0
+        slots, peaks = _most_states(plan), plan.cost.peaks
     slots = min(max(slots, 1), max(report.steps, 1))
     report.minimum = report.steps + advances(report.steps, slots) + min(report.steps, 1)
     if isinstance(plan, Schedule) and isinstance(plan.model.state, tuple):
         return  # its sizes are in a unit of the user's
     for tier, peak in zip(tiers, peaks):
         report.planned[tier] = int(peak * report.state_bytes)
-    if tapes and "memory" not in tiers:
-        report.planned["memory"] = tapes * report.state_bytes
-    elif isinstance(plan, Schedule) and not plan.model.tape:
-        report.planned["memory"] += tapes * report.state_bytes
+    if on_top:
+        report.planned["memory"] = report.planned.get("memory", 0) + on_top * report.state_bytes
 
 
 def _most_states(plan: Schedule) -> int:
-    """How many states a plan may hold at once, a kept tape being one: what its rooms hold, and tapes that they don't."""
+    """How many states a plan may hold at once: as many as its rooms hold, and kept tapes where they don't count."""
     model = plan.model
     given = [*_all(model.state), *_all(model.tape)]
     least = min((size for size in given if size), default=1)

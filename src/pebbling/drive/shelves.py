@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from ..chain import Online, Schedule
 from ..errors import PebblingError
-from ..store import Background, Disk, Store
+from ..store import Background, Disk, Memory, Store
 from ..tree import nbytes
 from .holdings import Held, Holdings
 from .report import brief
@@ -85,7 +85,7 @@ class StoreShelf:
     def __init__(self, store: Store, run: str) -> None:
         if id(store) in _IN_USE:
             raise ValueError(f"this {type(store).__name__} is in use by another run: give each run a store of its own")
-        self.name = type(store).__name__.lower()
+        self.name = "memory store" if isinstance(store, Memory) else type(store).__name__.lower()
         self.store = store
         self._prefix = f"{run} step "
         self._background = Background(store)

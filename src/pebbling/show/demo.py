@@ -27,8 +27,9 @@ def demo(directory: str | os.PathLike[str] = "demo", say: Callable[[str], None] 
 
     planned = plan(**PROBLEM)
     say("2,000 steps with states of 100 MB and tapes of 300 MB would take 600 GB. Within 4 GB:\n")
-    say(str(planned))
-    Sheet(planned.schedule, in_numbers(PROBLEM), planned).picture(pictures[0])
+    sheet = Sheet(planned.schedule, in_numbers(PROBLEM), planned)
+    say(sheet.text())
+    sheet.picture(pictures[0])
 
     comparison = compare(200, tape=3)
     say("\nForwards a step for 200 steps, by the states that fit in memory:\n")

@@ -131,7 +131,8 @@ class Tracer:
     def pass_by(self, first: int, last: int, time: float, held: Sequence[float], highs: Sequence[float]) -> None:
         """Follow a stretch that reverses steps ``first … last-1`` without a look at how."""
         self._sweeping = False
-        self.result.blurs.append(Blur(self.now, self.now + time, first, last))
+        if last > first:
+            self.result.blurs.append(Blur(self.now, self.now + time, first, last))
         for tier, high in enumerate(highs):
             self._change(tier, high)
         self.now += time

@@ -119,9 +119,9 @@ class _Walk:
         while (longest := self._longest(items)) is not None and self.times[longest.span] > least:
             base, cut = self.schedule.origin(span), items.index(longest)
             before += [(base, item) for item in items[:cut]]
-            for item in items[:cut] if store is None else ():
-                if isinstance(item, Store):
-                    store = Store(offset + item.step, item.slot, item.tier)
+            stores = [item for item in items[:cut] if isinstance(item, Store)]
+            if store is None and stores:
+                store = stores[0]._replace(step=offset + stores[0].step)
             after.append([(base, item) for item in items[cut + 1 :]])
             offset, span = offset + longest.offset, longest.span
             items = self.schedule.expand(span)
