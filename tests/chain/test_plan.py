@@ -67,7 +67,7 @@ def test_it_prints_as_a_small_table():
 @pytest.mark.parametrize("tape", [10, 1000, 3333])
 @pytest.mark.parametrize("disk", [None, 5000])
 def test_the_smallest_budget_is_named_and_works(steps, tape, disk):
-    more = {} if disk is None else {"disk": disk, "disk_write": 1e3, "disk_read": 1e3}
+    more = {} if disk is None else {"forward": 1.0, "disk": disk, "disk_write": 1e3, "disk_read": 1e3}
     with pytest.raises(pb.BudgetError, match="need at least") as error:
         pb.plan(steps, state=1000, tape=tape, memory=100, **more)
     minimum = error.value.minimum
@@ -133,7 +133,8 @@ def test_overlap_hides_transfers():
         ({"memory": "-1GB"}, "not a size"),
         ({"forward": "fast"}, "expected seconds"),
         ({"disk": "1TB"}, "missing: disk_write, disk_read"),
-        ({"disk": "1TB", "disk_write": 0, "disk_read": 1}, "disk_write must be more than 0"),
+        ({"disk": "1TB", "disk_write": 0, "disk_read": 1, "forward": 1}, "disk_write must be more than 0"),
+        ({"disk": "1TB", "disk_write": 1, "disk_read": 1}, "give forward, the seconds of one step"),
     ],
 )
 def test_bad_arguments_say_what_is_accepted(change, message):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from pebbling import tree
-from pebbling.chain import Mixed, Periodic, Revolve, Staged, StoreAll, Uneven
+from pebbling.chain import Hierarchical, Mixed, Periodic, Revolve, Staged, StoreAll, Tier, Uneven
 from pebbling.store import HDF5, Compressed, Disk, Memory, Mock
 
 WIDTH = 7
@@ -64,9 +64,14 @@ def schedules_of(n, c):
 
 def staged_of(n, c):
     """Schedules with a slow tier, by name."""
+    hierarchies = {
+        "Hierarchical": Hierarchical(n, [Tier(max(1, c - 2)), Tier(2, 0.5, 0.5)]),
+        "Hierarchical, unbounded": Hierarchical(n, [Tier(1), Tier(None, 2.0, 1.0)]),
+        "Hierarchical, all slow": Hierarchical(n, [Tier(0), Tier(c, 1.0, 1.0)]),
+    }
     if not n:
-        return {}
-    return {
+        return hierarchies
+    return hierarchies | {
         "Staged": Staged(n, max(1, n // 4), c),
         "Staged, no tapes": Staged(n, max(1, n // 5), c, tape=n + 1),
     }

@@ -160,7 +160,8 @@ class Excess:
         price = self.prices.price - depth * self.problem.forward * scale
         rank = binomial.repeats(length, leaf.slots) + longer
         room = self.modulus - 1 if self.modulus else self.problem.steps - length if longer else length - 1
-        pieces, excess = [np.empty(0)], 0
+        pieces: list[np.ndarray] = [np.empty(0)]
+        excess = 0
         while room > 0 and rank:
             rise = abs(scale * (leaf.turn + leaf.read + rank * leaf.forward) - price)
             end = binomial.beta(leaf.slots, rank if longer else rank - 1)

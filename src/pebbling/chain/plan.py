@@ -118,7 +118,7 @@ def plan(
     >>> print(plan(1000, "1MiB", memory="16MiB").forwards)
     3506
     """
-    _refuse_lone_options(disk, disk_write, disk_read)
+    _refuse_lone_options(disk, disk_write, disk_read, forward)
     size = parse_bytes(state)
     seconds = 1.0 if forward is None else parse_seconds(forward)
     problem = _Problem(
@@ -167,11 +167,13 @@ def plan(
     )
 
 
-def _refuse_lone_options(disk: object, disk_write: object, disk_read: object) -> None:
+def _refuse_lone_options(disk: object, disk_write: object, disk_read: object, forward: object) -> None:
     given = {"disk": disk, "disk_write": disk_write, "disk_read": disk_read}
     missing = [name for name, value in given.items() if value is None]
     if 0 < len(missing) < 3:
         raise ValueError(f"a plan with a disk needs disk, disk_write and disk_read; missing: {', '.join(missing)}")
+    if disk is not None and forward is None:
+        raise ValueError("a plan with a disk weighs transfers against steps: give forward, the seconds of one step")
 
 
 def _slots(disk: float | str | None, state: int) -> int:
