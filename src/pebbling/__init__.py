@@ -1,6 +1,6 @@
 """Memory-optimal reverse-mode differentiation: exact gradients within a budget, for the least recomputation.
 
-Plans are imported at once; what runs them, and the engine that differentiates NumPy code, on first use.
+The engine that differentiates NumPy code is imported on first use, the rest at once.
 """
 
 from importlib import import_module
@@ -28,6 +28,7 @@ from .chain import (
     check,
     plan,
 )
+from .drive import Dump, Report, Result, Taylor, adjoint, taylor_test
 from .errors import (
     BudgetError,
     CaptureError,
@@ -42,22 +43,15 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .drive import Dump, Report, Result, Taylor, adjoint, taylor_test
     from .loops import grad, hvp, loop, value_and_grad
 
 __version__ = "0.1.0"
 
-_ON_FIRST_USE = {
-    "drive": ("Dump", "Report", "Result", "Taylor", "adjoint", "taylor_test"),
-    "loops": ("grad", "hvp", "loop", "value_and_grad"),
-}
-
 
 def __getattr__(name: str) -> Any:
-    for layer, names in _ON_FIRST_USE.items():
-        if name in names:
-            found = globals()[name] = getattr(import_module(f".{layer}", __name__), name)
-            return found
+    if name in ("grad", "hvp", "loop", "value_and_grad"):
+        found = globals()[name] = getattr(import_module(".loops", __name__), name)
+        return found
     raise AttributeError(f"module 'pebbling' has no attribute {name!r}")
 
 

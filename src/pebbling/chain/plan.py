@@ -116,7 +116,7 @@ def plan(
     run beside the compute.
 
     >>> print(plan(1000, "1MiB", memory="16MiB").forwards)
-    3506
+    3472
     """
     _refuse_lone_options(disk, disk_write, disk_read, forward)
     size = parse_bytes(state)

@@ -75,7 +75,7 @@ def adjoint(
 
     >>> result = adjoint(lambda x, i: x * x, lambda x, a, i: 2 * x * a, 1.1, 3, seed=1.0, slots=2)
     >>> round(result.state, 6), round(result.adjoint, 6)
-    (2.143589, 15.589738)
+    (2.143589, 15.589737)
     """
     index = steps if callable(steps) or isinstance(steps, range) else range(whole(steps, "steps", 0))
     budget = Budget(slots, memory, schedule)

@@ -149,7 +149,8 @@ def ledger(positions: Any) -> Any:
     )
     rank = jnp.sum(before.astype(jnp.int32), 1)
     at = rank[None] == index[:, None]
-    return jnp.stack([jnp.sum(jnp.where(at, positions, 0), 1), jnp.sum(jnp.where(at, index, 0), 1)])
+    steps, slots = (jnp.sum(jnp.where(at, values, 0), 1) for values in (positions, index))
+    return jnp.stack([steps, slots]).astype(jnp.int32)
 
 
 def _target(xp: Any, slots: int, plan: Greedy) -> Any:
