@@ -25,6 +25,7 @@ from .mixed_table import RECORD_FIRST, Level, amounts_left, levels
 from .revolve import FIRST, FRESH, KEPT, leaf
 from .schedule import Schedule
 from .spans import Each, Item, Span, Sub
+from .tally import Tally
 from .validate import amount, whole
 
 EXACT = 8_000
@@ -87,6 +88,15 @@ class Mixed(Schedule):
             Restore(0, slot, 0),
             Sub(0, (split, units, KEPT)),
         ]
+
+    def closed(self, span: Span) -> Tally | None:
+        """Where all tapes fit: every step but the last is taped, the last is turned, and all are reversed."""
+        steps, units, how = span
+        if steps < 2 or (steps - 1) * self._tape > units:
+            return None
+        kept, tapes = int(how == KEPT), (steps - 1) * self.tape
+        length = 2 * steps - 1 + kept + (how == FIRST)
+        return Tally(length, 0, steps, (0,), (0,), (-kept,), (max(0, tapes - kept),), tapes=0, most_tapes=steps - 1)
 
     @property
     def bound(self) -> int:
