@@ -10,7 +10,8 @@ the bound.
 
 from __future__ import annotations
 
-from .prices import Market, Offer, Prices
+from .market import Market
+from .prices import Offer, Prices
 from .tiers import DOWN, Choice, Node
 
 
@@ -46,9 +47,8 @@ def _choice(node: Node, prices: Prices, depth: int) -> Choice:
     if _distance(steps, below) <= _distance(steps, split) and (node.level > 0 or problem.leaf.slots):
         return DOWN
     length = left[1] if right[1] > left[1] else steps - right[1]
-    alone = problem.node(1, node.level, node.slots - 1)
-    if alone.level < 0 and problem.leaf.slots == 0:
-        length = steps - 1
+    if node.level == 0 and node.slots == 1 and problem.leaf.slots == 0:
+        length = steps - 1  # there is no slot left for more than one step after it
     return Choice(1, min(max(length, 1), steps - 1), node.slots)
 
 
@@ -70,24 +70,31 @@ def _split(node: Node, prices: Prices, depth: int, below: Offer, left: Offer, ri
         slots = min(slots, max(1, columns[depth + 1][True].last))
     opened = columns[depth][False]
     if not node.kept and node.slots > opened.last and not opened.settled:
-        most, spare = prices.offer(node, depth)[2], node.slots - opened.last
-        times, length = _run(node.steps, most, below, left, spare, opened.growth[0] > 0)
+        spare = node.slots - opened.last
+        if opened.growth[0] == 0:
+            times, length = _evenly(node.steps, prices, below, left)
+        else:
+            times, length = _all(node.steps, prices.offer(node, depth)[2], left, spare)
         if times:
-            return Choice(min(times, prices.problem.longest_run), length, slots)
+            return Choice(min(times, spare, prices.problem.longest_run), length, slots)
     return Choice(1, max(left[1], node.steps - right[2]), slots)
 
 
-def _run(steps: int, most: int, below: Offer, left: Offer, spare: int, earning: bool) -> tuple[int, int]:
-    """How many snapshots to write at equal distances, and that distance, where slots abound.
-
-    Where each snapshot earns, all the spare ones are written, and the steps that are too few for
-    the longest distance shorten the first distances; where they just earn their cost, few are.
-    """
+def _all(steps: int, most: int, left: Offer, spare: int) -> tuple[int, int]:
+    """Where each snapshot earns: all that are to spare, the first ones nearer to each other if steps are few."""
     _, shortest, longest = left
-    if not earning:
-        times, length = (steps - below[2]) // longest, longest
-    elif steps == most or shortest == longest:
-        times, length = spare, longest
-    else:
-        times, length = (most - steps) // (longest - shortest), shortest
-    return min(times, spare), length
+    if steps == most or shortest == longest:
+        return spare, longest
+    return (most - steps) // (longest - shortest), shortest
+
+
+def _evenly(steps: int, prices: Prices, below: Offer, left: Offer) -> tuple[int, int]:
+    """Where snapshots just earn their cost: the number that fits best, with what is over or missing spread evenly."""
+    problem, longest = prices.problem, left[2]
+    times, over = divmod(steps - below[2], longest)
+    forward = problem.forward * prices.scale
+    falling = (prices.price - (problem.leaf.turn + problem.leaf.read) * prices.scale) % forward
+    shorter = longest - (longest - over) // (times + 2)
+    if over * (forward - falling) > (longest - over) * falling and (times + 1) * shorter < steps:
+        return times + 1, shorter
+    return times, longest + over // (times + 1)

@@ -13,6 +13,7 @@ itself, at a cost that does not depend on the number of steps.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from fractions import Fraction
 from math import gcd, inf
 from typing import Any
@@ -49,10 +50,10 @@ class Excess:
                 self._levels[level][depth] = self._columns(level, depth)
 
     @property
-    def least(self) -> int:
-        """No plan for all steps has less excess, to within 12 digits where floats do not hold it exactly."""
+    def least(self) -> int | None:
+        """No plan for all steps has less excess, to 12 digits where floats do not hold it; ``None`` above the slack."""
         least = self.curves.least(self.curve(self.problem.root, 0), self.problem.steps)
-        return min(self.slack, int(Fraction(least) * self.unit)) if least < inf else self.slack
+        return min(self.slack, int(Fraction(least) * self.unit)) if least < inf else None
 
     def plan(self) -> dict[Node, Choice] | None:
         """The choices of a plan with the least excess; ``None`` where remainders promised too much."""
@@ -148,30 +149,30 @@ class Excess:
         return max(column.last for column in columns) if all(column.growth[0] == 0 for column in columns) else inf
 
     def _leaf(self, depth: int) -> Any:
-        """The curve of a leaf, which has no excess for the best lengths and bends at every beta(slots, r)."""
-        if self.problem.leaf.slots == 0:
-            return self.curves.leaf(np.empty(0), 1, 1, np.empty(0))
-        _, least, most = self.prices.below(0, depth)
-        return self.curves.leaf(self._flank(depth, least, False), least, most, self._flank(depth, most, True))
+        """The curve of a leaf: no excess for the best lengths, and straight from one beta(slots, r) to the next."""
+        leaf, prices = self.problem.leaf, self.prices
+        value, least, most = prices.below(0, depth)
+        price = prices.price - depth * self.problem.forward * prices.scale
 
-    def _flank(self, depth: int, length: int, longer: bool) -> np.ndarray:
-        """The excess of leaves 1, 2, … steps longer (or shorter) than the last of the best lengths."""
-        leaf, scale = self.problem.leaf, self.prices.scale
-        price = self.prices.price - depth * self.problem.forward * scale
-        rank = binomial.repeats(length, leaf.slots) + longer
-        room = self.modulus - 1 if self.modulus else self.problem.steps - length if longer else length - 1
-        pieces: list[np.ndarray] = [np.empty(0)]
-        excess = 0
-        while room > 0 and rank:
-            rise = abs(scale * (leaf.turn + leaf.read + rank * leaf.forward) - price)
-            end = binomial.beta(leaf.slots, rank if longer else rank - 1)
-            number = min(abs(end - length), room, (self.slack - excess) // rise)
-            pieces.append(excess / self.unit + rise / self.unit * np.arange(1, number + 1))
-            if number < abs(end - length):
-                break
-            excess, length, room = excess + rise * number, end, room - number
-            rank += 1 if longer else -1
-        return np.concatenate(pieces)
+        def excess(steps: int) -> int:
+            time = leaf.time(steps)
+            assert time is not None
+            return time * prices.scale - price * steps + value
+
+        lowest, highest = self.curves.reach(least, most) if leaf.slots else (1, 1)
+        best = min(least, highest)
+        if excess(best) > self.slack:
+            return self.curves.leaf(best, np.empty(0), least, most)
+        first = lowest + bisect_left(range(lowest, best), -self.slack, key=lambda steps: -excess(steps))
+        last = best + bisect_right(range(best + 1, highest + 1), self.slack, key=excess)
+        bends = {first, last}
+        if leaf.slots:
+            ranks = range(binomial.repeats(first, leaf.slots), binomial.repeats(last, leaf.slots))
+            bends.update(binomial.beta(leaf.slots, rank) for rank in ranks)
+        at = sorted(bends)
+        heights = [excess(steps) / self.unit for steps in at]
+        curve = np.interp(np.arange(last - first + 1), [steps - first for steps in at], heights)
+        return self.curves.leaf(first, curve, least, most)
 
 
 def period(prices: Prices) -> int:

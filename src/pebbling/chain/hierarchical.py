@@ -2,10 +2,10 @@
 
 Herrmann and Pallez, "H-Revolve: A Framework for Adjoint Computation on Synchronous Hierarchical
 Platforms", ACM TOMS 46 (2020). Optimal for steps of equal cost and states of equal size, among plans
-that nest: between a snapshot and its last use, later snapshots go to the same tier or to faster
-ones. Where the fastest tier is free and each tier is at least as slow as the one before it, no
-other plan is faster either. Transfers block: see ``Staged`` for transfers that overlap the compute.
-Only states are kept, no tapes: see ``Mixed``.
+that nest the tiers in the order given: while a snapshot is needed, later ones go to the same tier or
+to faster ones. Where no tier is faster than the one before it, a search through all plays of short
+chains finds none that is faster. Transfers block: see ``Staged`` for transfers that overlap the
+compute. Only states are kept, no tapes: see ``Mixed``.
 
 ``fastest`` finds the plan: a lower bound from prices and a plan from the same prices, in time that
 hardly depends on the number of steps; where these differ, a dynamic programme over what lies
@@ -14,7 +14,7 @@ between them. The plan says whether it is proven optimal, and if not, how far of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -24,7 +24,7 @@ from ..errors import BudgetError
 from .actions import Advance, Free, Restore, Store
 from .binomial import fewest_writes
 from .cost import Model, Room, Tier
-from .fastest import METHODS, Plan, fastest
+from .fastest import METHODS, Found, fastest
 from .revolve import FIRST, FRESH, KEPT, halves, leaf, tally_of
 from .schedule import Schedule
 from .spans import Item, Span, Sub
@@ -61,7 +61,7 @@ class Hierarchical(Schedule):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", whole(self.steps, "steps", 0))
-        tiers = tuple(self.tiers)
+        tiers = tuple(self.tiers) if isinstance(self.tiers, Iterable) else ()
         if not tiers or not all(isinstance(tier, Tier) for tier in tiers):
             raise ValueError(f"tiers must be a list of at least one pebbling.Tier, not {self.tiers!r}")
         object.__setattr__(self, "tiers", tiers)
@@ -138,7 +138,7 @@ class Hierarchical(Schedule):
 
     @property
     def exact(self) -> bool:
-        """Whether the plan is proven optimal."""
+        """Whether the plan is proven optimal: exactly, or to 12 digits for costs with too many digits."""
         return self._plan.time == self._plan.bound
 
     @property
@@ -160,7 +160,7 @@ class Hierarchical(Schedule):
         return Problem.of(self.steps, self.tiers, self.forward, self.backward)
 
     @cached_property
-    def _plan(self) -> Plan:
+    def _plan(self) -> Found:
         return fastest(self._problem, self.method)
 
     @cached_property

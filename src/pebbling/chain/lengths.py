@@ -35,10 +35,13 @@ class Lengths:
     def __init__(self, longest: int, slack: float, effort: float = inf) -> None:
         self.longest, self.slack, self.effort = longest, slack, effort
 
-    def leaf(self, shorter: np.ndarray, least: int, most: int, longer: np.ndarray) -> Curve:
-        """No excess for ``least`` to ``most`` steps; the excess for 1, 2, … steps fewer or more is given."""
-        middle = np.zeros(max(0, min(most, self.longest) - least + 1))
-        return self._within(least - len(shorter), np.concatenate((shorter[::-1], middle, longer)))
+    def reach(self, least: int, most: int) -> tuple[int, int]:
+        """The lengths that matter for a part whose best lengths are given."""
+        return 1, self.longest
+
+    def leaf(self, start: int, excess: np.ndarray, least: int, most: int) -> Curve:
+        """A curve from its heights; it has none from ``least`` to ``most`` steps."""
+        return self._within(start, excess)
 
     def either(self, one: Curve, above: float, two: Curve, beyond: float) -> Curve:
         """The better of two ways, each with what it falls short of the best offer."""
@@ -57,6 +60,7 @@ class Lengths:
         """
         if len(one.excess) == 0 or len(two.excess) == 0:
             return _NOTHING
+        self._spend(_OVERHEAD * 20)
         if len(one.excess) * len(two.excess) <= _SMALL:
             return self._within(one.start + two.start, _all_sums(one.excess, two.excess))
         excess = np.full(len(one.excess) + len(two.excess) - 1, inf)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from .actions import Free, Record, Reverse, Store, Turn
 from .spans import Each, Spans, Sub
 from .tally import Counter, Sum, Tally
@@ -35,7 +37,7 @@ def find(spans: Spans, counter: Counter, step: int) -> Position:
                 count = counter.count(item.span)
                 passed.join(count)
                 if min(count.held) < 0:
-                    _let_go(snapshots, count, range(start, start + item.span[0]))
+                    _let_go(snapshots, count, start)
             continue
         if isinstance(item, Turn | Reverse) and base + item.step == step:
             break
@@ -54,10 +56,11 @@ def find(spans: Spans, counter: Counter, step: int) -> Position:
     return position
 
 
-def _let_go(snapshots: dict[tuple[int, int], int], count: Tally, steps: range) -> None:
-    """Follow a span that empties slots which it found in use: those of states that it was the last to need."""
-    for tier, slot in [place for place, step in snapshots.items() if step in steps and count.held[place[0]] < 0]:
-        del snapshots[tier, slot]
+def _let_go(snapshots: dict[tuple[int, int], int], count: Tally, start: int) -> None:
+    """Follow a span from ``start`` on that empties slots which it found in use; the last ones filled lie in it."""
+    inside = takewhile(lambda place: snapshots[place] >= start, reversed(snapshots))
+    for place in [place for place in inside if count.held[place[0]] < 0]:
+        del snapshots[place]
 
 
 def _note(item: object, base: int, snapshots: dict[tuple[int, int], int], tapes: list[range]) -> None:

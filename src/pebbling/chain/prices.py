@@ -9,18 +9,18 @@ place of splits, because parts of a plan no longer share out a given number of s
     open(price, m)  = max(below(price), split(price, m) - write)
 
 For n steps, price·n - open(price) is a lower bound at any price (Lagrange), and at the right price
-the value at n of the lower convex hull of the least times (Legendre and Fenchel). That price is
-found from chords of the hull (Eisner and Severance, J. ACM 23, 1976). A table has one entry for
-each slot and each time that the price was lowered by ``forward``, whatever the number of steps.
+the value at n of the lower convex hull of the least times (Legendre and Fenchel); ``market`` finds
+that price. There is one number for each slot and each time that the price was lowered by
+``forward``, whatever the number of steps.
 
-The hull is below the least time where n lies between two of its vertices; ``excess`` closes the rest.
+The hull lies below the least time where n is between two of its vertices; ``excess`` closes the rest.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 from math import inf
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from . import binomial
 from .tiers import Leaf, Node, Problem
@@ -50,6 +50,7 @@ class Column:
         return self.growth == _NO_GROWTH
 
     def at(self, slots: int) -> Offer:
+        """The offer for a number of slots."""
         more = slots - self.last
         if more <= 0:
             return self.offers[slots]
@@ -58,13 +59,16 @@ class Column:
 
 
 class Prices:
-    """What every part of a plan earns at the price ``price / scale`` a step and at those lower by ``forward``."""
+    """What a node and every part of it earn at the price ``price / scale`` a step, and at those lower by ``forward``.
 
-    def __init__(self, problem: Problem, price: int, scale: int, longest: float = inf) -> None:
-        self.problem, self.price, self.scale, self.longest = problem, price, scale, longest
+    A column may end where its best length exceeds ``longest``: the price is known to be too high then.
+    """
+
+    def __init__(self, problem: Problem, top: Node, price: int, scale: int, longest: float = inf) -> None:
+        self.problem, self.top, self.price, self.scale, self.longest = problem, top, price, scale, longest
         self._leaves: list[Offer] = []
         self.columns: list[list[tuple[Column, Column]]] = []
-        for level in range(len(problem.levels)):
+        for level in range(top.level + 1):
             self.columns.append(self._columns(level))
 
     def offer(self, node: Node, depth: int) -> Offer:
@@ -78,7 +82,10 @@ class Prices:
 
     def below(self, level: int, depth: int) -> Offer:
         """What the faster levels earn without this one."""
-        return self.offer(self.problem.node(0, level, 0), depth)
+        while (level := level - 1) >= 0:
+            if depth < len(self.columns[level]):
+                return self.columns[level][depth][False].at(self.problem.levels[level].slots)
+        return self._leaf(depth)
 
     def parts(self, node: Node, depth: int) -> tuple[Offer, Offer, Offer]:
         """What the faster levels earn, and what the parts left and right of a split do."""
@@ -97,6 +104,11 @@ class Prices:
         """No plan for the node takes less time than this."""
         return Fraction(self.price * node.steps - self.offer(node, 0)[0], self.scale)
 
+    def side(self, node: Node) -> int:
+        """Whether the node's number of steps is above its best lengths (-1), among them (0) or below (1)."""
+        _, least, most = self.offer(node, 0)
+        return (least > node.steps) - (most < node.steps)
+
     def _leaf(self, depth: int) -> Offer:
         while len(self._leaves) <= depth:
             price = self.price - len(self._leaves) * self.problem.forward * self.scale
@@ -104,11 +116,14 @@ class Prices:
         return self._leaves[depth]
 
     def _columns(self, level: int) -> list[tuple[Column, Column]]:
-        """Open and kept columns of a level by depth; deeper than these, the level earns nothing."""
+        """Open and kept columns of a level by depth; deeper than these, the level earns nothing.
+
+        No plan goes deeper than it has steps, because the part left of a split is shorter.
+        """
         _, slots, write, read = self.problem.levels[level]
-        write, read = write * self.scale, read * self.scale
+        write, read, slots = write * self.scale, read * self.scale, self.top.slots if level == self.top.level else slots
         below = [self.below(level, 0)]
-        while below[-1][0] > read:
+        while below[-1][0] > read and len(below) < self.top.steps:
             below.append(self.below(level, len(below)))
         deeper = Column([below.pop()])
         columns = []
@@ -121,12 +136,11 @@ class Prices:
 def _grow(below: Offer, deeper: Column, slots: int, write: int, read: int, longest: float) -> tuple[Column, Column]:
     """Open and kept columns at one depth, from the kept column one deeper.
 
-    Once the deeper column no longer changes, a growth seen twice in a row goes on for ever. More
-    slots, or a higher price, never make the best length shorter, so a column that gets longer than
-    ``longest`` may end there if only that matters.
+    Once the deeper column no longer changes, a growth seen twice in a row goes on for ever. Neither
+    more slots nor a higher price ever make the best length shorter.
     """
     opened, kept, right = [below], [below], below
-    last, settled = deeper.last, deeper.settled
+    last, flat = deeper.last, deeper.growth[:2] == (0, 0)
     for number in range(1, slots + 1):
         left = deeper.offers[number] if number <= last else deeper.at(number)
         value, least, most = left[0] + right[0] - read, left[1] + right[1], left[2] + right[2]
@@ -134,9 +148,13 @@ def _grow(below: Offer, deeper: Column, slots: int, write: int, read: int, longe
         right = _better(below, (value - write, least, most))
         opened.append(right)
         if right[1] > longest:
-            return Column(opened), Column(kept)
-        if settled and number > last + 1 and _steady(opened) and _steady(kept):
-            return Column(opened, _difference(opened)), Column(kept, _difference(kept))
+            break
+        if flat and number > last + 1:
+            growth, growth_kept = _difference(opened), _difference(kept)
+            if deeper.settled and growth == _difference(opened, 2) and growth_kept == _difference(kept, 2):
+                return Column(opened, growth), Column(kept, growth_kept)
+            if right[1] + (slots - number) * growth[1] > longest and growth[:2] == _difference(opened, 2)[:2]:
+                return Column(opened, growth), Column(kept, growth_kept)
     return Column(opened), Column(kept)
 
 
@@ -151,10 +169,6 @@ def _difference(offers: list[Offer], back: int = 1) -> Offer:
     return value - value_before, least - least_before, most - most_before
 
 
-def _steady(offers: list[Offer]) -> bool:
-    return _difference(offers) == _difference(offers, 2)
-
-
 def leaf_offer(leaf: Leaf, price: int, scale: int) -> Offer:
     """What a leaf earns: binomial times grow by turn + read + r·forward a step up to beta(slots, r) steps."""
     repeats, exactly = divmod(price - scale * (leaf.turn + leaf.read), scale * leaf.forward)
@@ -165,66 +179,3 @@ def leaf_offer(leaf: Leaf, price: int, scale: int) -> Offer:
     advances = repeats * most - binomial.beta(leaf.slots + 1, repeats - 1)
     time = leaf.turn * most + leaf.read * (most - 1) + leaf.forward * advances
     return price * most - scale * time, least, most
-
-
-class Market:
-    """The prices asked for so far, and the search for the right one."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self._known: dict[Fraction, Prices] = {}
-
-    def at(self, price: Fraction) -> Prices:
-        """Prices that start at ``price``."""
-        if price not in self._known:
-            self._known[price] = Prices(self.problem, price.numerator, price.denominator)
-        return self._known[price]
-
-    def right_for(self, node: Node) -> Prices:
-        """Prices at which the node's number of steps is one of the best."""
-        low, high = self._bracket(node)
-        if low == high:
-            return self.at(low)
-        short, long = Vertex.of(self.at(low), node, -1), Vertex.of(self.at(high), node, 1)
-        while side := _side(prices := self.at((long.time - short.time) / (long.steps - short.steps)), node):
-            vertex = Vertex.of(prices, node, side)
-            short, long = (vertex, long) if side < 0 else (short, vertex)
-        return prices
-
-    def _bracket(self, node: Node) -> tuple[Fraction, Fraction]:
-        """The right price, twice, or one too low and one too high that differ by ``forward``."""
-        leaf, forward = self.problem.leaf, self.problem.forward
-        floor = Fraction(leaf.turn + leaf.read % forward)  # too low, and in line with the kinks of binomial times
-        low, high, middle = 0, 0, 1
-        while high - low != 1:
-            price = floor + middle * forward
-            side = _side(self._known.get(price) or self._glance(price, node), node)
-            if side == 0:
-                return price, price
-            low, high = (middle, high) if side < 0 else (low, middle)
-            middle = (low + high) // 2 if high else 2 * low
-        return floor + low * forward, floor + high * forward
-
-    def _glance(self, price: Fraction, node: Node) -> Prices:
-        """Prices that are true unless they are too high."""
-        return Prices(self.problem, price.numerator, price.denominator, node.steps)
-
-
-class Vertex(NamedTuple):
-    """A number of steps and the least time for it, where the hull is exact."""
-
-    steps: int
-    time: Fraction
-
-    @classmethod
-    def of(cls, prices: Prices, node: Node, side: int) -> Vertex:
-        """The shortest (1) or the longest (-1) of the best lengths."""
-        value, least, most = prices.offer(node, 0)
-        steps = least if side > 0 else most
-        return cls(steps, Fraction(prices.price * steps - value, prices.scale))
-
-
-def _side(prices: Prices, node: Node) -> int:
-    """Whether the best lengths are too short (-1), right (0) or too long (1)."""
-    _, least, most = prices.offer(node, 0)
-    return (least > node.steps) - (most < node.steps)

@@ -26,7 +26,7 @@ class Curve(NamedTuple):
 
 
 _DENSE = 64
-_OVERHEAD = 20_000  # a few calls to NumPy, in elements
+_OVERHEAD = 60_000  # some calls to NumPy, in elements
 
 
 class Remainders:
@@ -40,20 +40,24 @@ class Remainders:
         self._remainders = np.arange(modulus)
         self._too_long = steps + 1 + (self._remainders - steps - 1) % modulus
 
-    def leaf(self, shorter: np.ndarray, least: int, most: int, longer: np.ndarray) -> Curve:
-        """No excess for ``least`` to ``most`` steps; the excess for 1, 2, … steps fewer or more is given."""
-        excessive = max(0, least - self.steps) // self.modulus * self.modulus
-        least, most = least - excessive, most - excessive
-        if most - least + 1 >= self.modulus:
+    def reach(self, least: int, most: int) -> tuple[int, int]:
+        """The lengths that matter for a part whose best lengths are given: one with each remainder, above and below."""
+        if most - least >= self.modulus:
+            return least, least
+        return max(1, least - self.modulus + 1), most + self.modulus - 1
+
+    def leaf(self, start: int, excess: np.ndarray, least: int, most: int) -> Curve:
+        """A curve from its heights; it has none from ``least`` to ``most`` steps."""
+        too_long = max(0, start - self.steps) // self.modulus * self.modulus
+        start, least, most = start - too_long, least - too_long, most - too_long
+        if most - least >= self.modulus:
             most = min(most, self.steps + 2 * self.modulus)
             shortest = least + (self._remainders - least) % self.modulus
             return self._curve(np.zeros(self.modulus), shortest, most - (most - self._remainders) % self.modulus)
-        start = least - len(shorter)
-        excess = np.concatenate((shorter[::-1], np.zeros(most - least + 1), longer))
         before, after = start % self.modulus, -(start + len(excess)) % self.modulus
-        excess = np.pad(excess, (before, after), constant_values=inf).reshape(-1, self.modulus)
-        lengths = np.arange(start - before, start - before + excess.size).reshape(excess.shape)
-        return self._best(excess, lengths, lengths)
+        heights = np.pad(excess, (before, after), constant_values=inf).reshape(-1, self.modulus)
+        lengths = np.arange(start - before, start - before + heights.size).reshape(heights.shape)
+        return self._best(heights, lengths, lengths)
 
     def either(self, one: Curve, above: float, two: Curve, beyond: float) -> Curve:
         """The better of two ways, each with what it falls short of the best offer."""
@@ -104,7 +108,7 @@ class Remainders:
 
     def _joined_at(self, places: np.ndarray, one: Curve, two: Curve) -> Curve:
         """The least sums with the first part at some of its remainders only."""
-        self.effort -= (len(places) + 1) * self.modulus + _OVERHEAD
+        self.effort -= 10 * len(places) * self.modulus + _OVERHEAD
         if self.effort < 0:
             raise Exhausted
         rest = (self._remainders - places[:, None]) % self.modulus

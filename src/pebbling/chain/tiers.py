@@ -143,7 +143,7 @@ class Problem:
         return times * (length * self.forward + level.read + (0 if node.kept else level.write))
 
 
-def inner_first(choices: dict[Node, Choice]) -> list[Node]:
+def smallest_first(choices: dict[Node, Choice]) -> list[Node]:
     """The nodes of a plan, each after its parts."""
     return sorted(choices, key=lambda node: (node.steps, node.level))
 
@@ -151,7 +151,7 @@ def inner_first(choices: dict[Node, Choice]) -> list[Node]:
 def total_time(problem: Problem, choices: dict[Node, Choice]) -> int:
     """What a plan takes in all."""
     known: dict[Node, int] = {}
-    for node in inner_first(choices):
+    for node in smallest_first(choices):
         choice = choices[node]
         right, left = (_known_time(problem, part, known) for part in problem.parts(node, choice))
         known[node] = problem.time(node, choice) + right + choice.times * left

@@ -7,13 +7,13 @@ from typing import Any
 
 from .revolve import FRESH, tally_of
 from .tally import Tally, in_tier
-from .tiers import Choice, Node, Problem, inner_first
+from .tiers import Choice, Node, Problem, smallest_first
 
 
 def count(problem: Problem, choices: dict[Node, Choice], tiers: int) -> dict[Node, Tally]:
     """The counts of every node of a plan, of leaves as well, for a schedule with so many tiers."""
     counts: dict[Node, Tally] = {}
-    for node in inner_first(choices):
+    for node in smallest_first(choices):
         choice = choices[node]
         right, left = problem.parts(node, choice)
         for part in (right, left):
