@@ -66,7 +66,7 @@ REFUSED = [
     (lambda x: np.sum(np.multiply(x, 2.0, where=[True, False, True])), "np.multiply .*where="),
     (lambda x: np.sum(np.add(x, 1.0, dtype=np.float32)), "np.add .*dtype="),
     (lambda x: np.prod(x, where=[True, False, True]), "np.prod .*where"),
-    (lambda x: np.sum(np.unwrap(x)), "np.unwrap has no derivative rule.*pebbling.engine.numpy.rule"),
+    (lambda x: np.sum(np.unwrap(x)), r"np.unwrap has no derivative rule(.|\n)*pebbling.engine.numpy.rule\(np.unwrap\)"),
     (lambda x: np.sum(np.unique(x)), "np.unique has no derivative rule"),
     (lambda x: np.sum(np.linalg.qr(np.outer(x, x))[0]), "np.linalg.qr has no derivative rule"),
     (lambda x: np.sum(np.frexp(x)[0]), "np.frexp has no derivative rule"),

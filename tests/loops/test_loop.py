@@ -301,7 +301,8 @@ def test_one_second_way_back_begins_with_a_new_sweep():
 
     framework = numpy_framework()
     tape = engine.step.Tape()
-    traced = engine.var.leaf(tape, X)
+    tape.append(None)
+    traced = engine.var.Var(X, tape, 0)
     program = Trees(lambda i, s, a: np.tanh(s * a), range(9), None, flatten((A,))[1])
     node = Node(framework, program, [traced], [A], Settle(Budget(slots=3)), "last", ())
     _, passage = node.run([X])

@@ -50,7 +50,11 @@ class Engine(Protocol):
     def step_vjp(
         self, step: Step, inputs: Sequence[Leaf], wrt: Sequence[bool] | None = None
     ) -> tuple[list[Leaf], Pullback]:
-        """Run one step with a tape; its outputs, and the way back. ``wrt`` marks the inputs to differentiate."""
+        """Run one step with a tape; its outputs, and the way back.
+
+        ``wrt`` marks the inputs to differentiate, all by default; those that are not differentiable go in as they
+        are. The inputs must stay what they are until the pullback has run.
+        """
 
     def step_jvp(self, step: Step, inputs: Sequence[Leaf], tangents: Sequence[Leaf]) -> tuple[list[Leaf], list[Leaf]]:
         """Run one step forward with tangents; its outputs and theirs."""

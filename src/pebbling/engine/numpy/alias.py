@@ -132,7 +132,7 @@ def _again(base: Any, alias: Alias) -> Any:
 
 
 def _refresh(x: Any, but: Any) -> None:
-    for seen in x.alias.views or ():
+    for seen in tuple(x.alias.views or ()):
         view: Any = seen()
         if view is not None and view is not but:
             view.become(_again(x, view.alias))

@@ -99,12 +99,13 @@ class Array(Traced):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return np.shape(plain(self))
+        value = self.value
+        return () if type(value) in (float, complex) else value.shape
 
     @property
     def dtype(self) -> Any:
-        value = plain(self)
-        return value.dtype if hasattr(value, "dtype") else np.dtype(type(value))
+        value = self.value
+        return np.dtype(type(value)) if type(value) in (float, complex) else value.dtype
 
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: int(np.size(plain(self))))

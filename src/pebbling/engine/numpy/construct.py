@@ -23,7 +23,7 @@ def array(tree: Any, dtype: Any = None) -> Any:
 
 def asarray(tree: Any, dtype: Any = None) -> Any:
     """``np.asarray`` likewise: a traced array stays what it is."""
-    if isinstance(tree, Traced) and (dtype is None or np.dtype(dtype) == tree.dtype):  # type: ignore[attr-defined]
+    if isinstance(tree, Traced) and (dtype is None or np.dtype(dtype) == tree.dtype):
         return tree
     return array(tree, dtype)
 

@@ -13,10 +13,11 @@ from .alias import link, shares
 from .arraylike import Array
 from .indexing import add_at, put
 from .kinds import Elementwise
+from .rules.arithmetic import base_slope
 from .table import UNARY
 from .tape import ONLY_HERE, meta
 from .traced import numbers
-from .var import OPERATORS
+from .var import ARRAYS, OPERATORS
 
 NUMBERS = frozenset({float, int, np.float64, np.float32})
 
@@ -105,8 +106,11 @@ class Dual(Array):
         if type(other) is Dual and other.level == self.level:
             y, u = other.value, other.tangent
             if t is not None and u is not None:
-                return Dual(x + y, t + u, self.level)
-            t = u if t is None else t
+                if type(x) is not float and type(y) is not float:
+                    return Dual(x + y, t + u, self.level)
+                t = t + u
+            else:
+                t = u if t is None else t
         elif _is_constant(other):
             y = other
         else:
@@ -132,10 +136,20 @@ class Dual(Array):
         if type(other) is Dual and other.level == self.level:
             y, u = other.value, other.tangent
             if t is not None and u is not None:
-                return Dual(x * y, t * y + x * u, self.level)
-            return Dual(x * y, (None if u is None else x * u) if t is None else t * y, self.level)
+                t = t * y + x * u
+            elif t is not None:
+                t = t * y
+            elif u is not None:
+                t = x * u
+            out = x * y
+            if t is not None and (type(x) is float or type(y) is float):
+                t = _spread(t, out)
+            return Dual(out, t, self.level)
         if _is_constant(other):
-            return Dual(x * other, None if t is None else t * other, self.level)
+            out = x * other
+            if t is not None:
+                t = t * other if type(x) is not float else _spread(t * other, out)
+            return Dual(out, t, self.level)
         return super().__mul__(other)
 
     def __truediv__(self, other: Any) -> Any:
@@ -145,9 +159,10 @@ class Dual(Array):
             out = x / y
             if u is not None:
                 t = -out * u if t is None else t - out * u
-            return Dual(out, None if t is None else t / y, self.level)
+            return Dual(out, None if t is None else _spread(t / y, out), self.level)
         if _is_constant(other):
-            return Dual(x / other, None if t is None else t / other, self.level)
+            out = x / other
+            return Dual(out, None if t is None else _spread(t / other, out), self.level)
         return super().__truediv__(other)
 
     def __radd__(self, other: Any) -> Any:
@@ -161,6 +176,20 @@ class Dual(Array):
 
     def __rmul__(self, other: Any) -> Any:
         return self * other if _is_constant(other) else super().__rmul__(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        if not _is_constant(other):
+            return super().__rtruediv__(other)
+        x, t = self.value, self.tangent
+        out = other / x
+        return Dual(out, None if t is None else -(t / x) * out, self.level)
+
+    def __pow__(self, other: Any) -> Any:
+        if type(other) is not int and type(other) is not float:
+            return super().__pow__(other)
+        x, t = self.value, self.tangent
+        out = x**other
+        return Dual(out, None if t is None else t * base_slope(out, x, other)(), self.level)
 
     def __neg__(self) -> Any:
         return Dual(-self.value, None if self.tangent is None else -self.tangent, self.level)
@@ -212,6 +241,9 @@ class Dual(Array):
     def _alone_tangent(self) -> bool:
         alone = type(self.tangent) is ndarray and getrefcount(self.tangent) == ONLY_HERE and self.tangent.base is None
         return alone and self.tangent.flags.writeable
+
+
+ARRAYS.add(Dual)
 
 
 def _is_constant(other: Any) -> bool:

@@ -8,7 +8,7 @@ Not seen: a write through another view of the same memory that was made before t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -54,14 +54,24 @@ def hold(held: dict[int, Lock], array: Any) -> None:
         array = array.base
 
 
-def hold_captured(held: dict[int, Lock], functions: Iterable[Any]) -> None:
-    """Lock the arrays that pullbacks have captured and that others can still reach."""
+def hold_captured(held: dict[int, Lock], functions: Iterable[Any], args: Iterable[Any]) -> None:
+    """Lock those of the plain arrays among ``args`` that pullbacks have captured, whole or as views."""
+    reachable = [array for array in _arrays(args) if isinstance(array, np.ndarray)]
+    if not reachable:
+        return
+    owners = {id(array) for array in reachable} | {id(array.base) for array in reachable if array.base is not None}
     for function in functions:
-        for cell in getattr(function, "__closure__", None) or ():
-            content = cell.cell_contents
-            for array in content if type(content) in (tuple, list) else (content,):
-                if isinstance(array, np.ndarray):
-                    hold(held, array)
+        for array in _arrays([cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]):
+            if isinstance(array, np.ndarray) and (id(array) in owners or id(array.base) in owners):
+                hold(held, array)
+
+
+def _arrays(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        if type(value) in (tuple, list):
+            yield from _arrays(value)
+        else:
+            yield value
 
 
 def release(held: dict[int, Lock]) -> None:

@@ -106,8 +106,8 @@ class Composed:
             if leaf is not value and top.peel(leaf) is value:
                 return leaf
         if isinstance(result, tuple | list):
-            return type(value)([top.revalue(r, v) for r, v in zip(result, value)])
-        return top.revalue(result, value)
+            return type(value)([_revalued(top, r, v) for r, v in zip(result, value)])
+        return _revalued(top, result, value)
 
     def _check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         try:
@@ -127,6 +127,13 @@ class Flat:
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return self.func(*map_tree(plain, args), **map_tree(plain, kwargs))
+
+
+def _revalued(top: Traced, result: Any, value: Any) -> Any:
+    dtype = getattr(value, "dtype", None)
+    if isinstance(result, Traced) and dtype is not None and result.dtype != dtype:
+        result = result.astype(dtype)
+    return top.revalue(result, value)
 
 
 def refuse_out(func: Any) -> Exception:

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...errors import SourceError
 
-_PACKAGES = Path(np.__file__).resolve().parents[1]
-_INSIDE = (str(Path(__file__).resolve().parents[2]), str(_PACKAGES / "numpy"), str(_PACKAGES / "scipy"))
+_PACKAGES = Path(np.__file__).parents[1]
+_INSIDE = (str(Path(__file__).parents[2]), str(_PACKAGES / "numpy"), str(_PACKAGES / "scipy"))
 
 
 def refuse(reason: str, way_out: str) -> SourceError:

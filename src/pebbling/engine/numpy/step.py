@@ -14,7 +14,6 @@ from .hold import READ_ONLY, release
 from .tape import Tape, accumulate, next_level, walk_back
 from .traced import Traced, plain
 from .var import Var
-from .var import leaf as new_leaf
 
 _KINDS = (np.ndarray, np.memmap)
 
@@ -26,10 +25,12 @@ def active(value: Any) -> bool:
 
 def differentiable(value: Any) -> bool:
     """Whether a derivative could be taken through it: floating point or complex, an array or a number."""
+    if type(value) is np.ndarray:
+        return value.dtype.kind in "fc"
     value = plain(value)
-    if isinstance(value, np.ndarray | np.generic):
-        return value.dtype.kind in "fc" and (not isinstance(value, np.ndarray) or type(value) in _KINDS)
-    return isinstance(value, float | complex)
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "fc" and type(value) in _KINDS
+    return isinstance(value, float | complex | np.floating | np.complexfloating)
 
 
 class TapedStep:
@@ -68,10 +69,14 @@ def run_taped(
     tape: Tape, step: Step, inputs: Sequence[Any], wrt: Sequence[bool] | None = None
 ) -> tuple[list[Any], TapedStep]:
     """``step_vjp`` on a given tape."""
-    sources = [i for i, value in enumerate(inputs) if (wrt is None or wrt[i]) and differentiable(value)]
+    sources: list[int] = []
     given = list(inputs)
-    for i in sources:
-        given[i] = new_leaf(tape, inputs[i])
+    for i, value in enumerate(inputs):
+        if (wrt is None or wrt[i]) and differentiable(value):
+            given[i] = Var(value, tape, len(sources))
+            tape.append(None)
+            sources.append(i)
+    tape.leaves = len(sources)
     try:
         outputs = _run(step, given)
     except BaseException:
@@ -91,7 +96,8 @@ def run_taped(
 def step_jvp(step: Step, inputs: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Run one step with tangents; its outputs and theirs."""
     level = next_level()
-    given = [Dual(x, t, level) if differentiable(x) else x for x, t in zip(inputs, tangents)]
+    _check_tangents(inputs, tangents)
+    given = [Dual(x, _strong(t), level) if differentiable(x) else x for x, t in zip(inputs, tangents)]
     return _split(_run(step, given), level)
 
 
@@ -117,6 +123,7 @@ def step_vjp_dot(
 ) -> tuple[list[Any], list[Any]]:
     """The pullback of one step and its derivative along ``tangents``: a tape of dual numbers."""
     level = next_level()
+    _check_tangents(inputs, tangents)
     outputs, pullback = step_vjp(step, _join(inputs, tangents, level))
     sums: list[Any] = []
     for i in range(len(into)):
@@ -129,9 +136,20 @@ def step_vjp_dot(
     return _split(outputs, level)
 
 
+def _check_tangents(inputs: Sequence[Any], tangents: Sequence[Any]) -> None:
+    for i, (value, tangent) in enumerate(zip(inputs, tangents, strict=True)):
+        if tangent is not None and not differentiable(value):
+            raise TypeError(f"input {i} has a tangent, but is {type(value).__name__}, which has no derivative")
+
+
+def _strong(tangent: Any) -> Any:
+    return np.asarray(tangent)[()] if type(tangent) in (int, float, complex) else tangent
+
+
 def _dual(value: Any, tangent: Any, level: int) -> Any:
     if tangent is None:
         return value
+    tangent = _strong(tangent)
     return Dual(np.zeros(tangent.shape, tangent.dtype) if value is None else value, tangent, level)
 
 

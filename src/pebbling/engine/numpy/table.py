@@ -17,7 +17,6 @@ import numpy as np
 
 from .kinds import Composed, Derivatives, Elementwise, Flat, Kind, Primitive, Slope
 from .refuse import name_of, refuse
-from .traced import plain
 
 TABLE: dict[Any, Kind] = {}
 UNARY: dict[Any, Slope] = {}
@@ -34,7 +33,9 @@ def find(func: Any) -> Kind:
     if kind is None:
         raise refuse(
             f"{name_of(func)} has no derivative rule",
-            "Add one with pebbling.engine.numpy.rule, or write it with functions that have one; "
+            "Write it with functions that have one, or add one:\n"
+            f"    @pebbling.engine.numpy.rule({name_of(func)})\n"
+            "    def derivatives(y, x): return [lambda g: ...], [lambda t: ...]  # vjp and jvp in x\n"
             "stop_gradient(x) passes a value on without its derivative",
         )
     return kind
@@ -114,8 +115,12 @@ def primitive(func: Any, arrays: slice = slice(1), view: bool = False) -> Callab
 
 def real_only(func: Any, *values: Any) -> None:
     """Refuse complex arguments to a rule that is right for real ones alone."""
-    if any(np.iscomplexobj(plain(value)) for value in values):
+    if any(_is_complex(value) for value in values):
         raise refuse(
             f"{name_of(func)} of complex numbers has no derivative rule",
             "Take real and imaginary parts apart with np.real and np.imag",
         )
+
+
+def _is_complex(value: Any) -> bool:
+    return value.dtype.kind == "c" if hasattr(value, "dtype") else bool(np.iscomplexobj(value))

@@ -77,7 +77,8 @@ def accumulate(grads: list[Any], i: int, part: Any) -> None:
 
 def is_own(grads: list[Any], i: int) -> bool:
     """Whether cotangent ``i`` is an array that only ``grads`` refers to, memory included."""
-    return type(grads[i]) is ndarray and getrefcount(grads[i]) == ONLY_HERE and grads[i].base is None
+    alone = type(grads[i]) is ndarray and getrefcount(grads[i]) == ONLY_HERE and grads[i].base is None
+    return alone and grads[i].flags.writeable
 
 
 def meta(value: Any) -> tuple[tuple[int, ...], np.dtype]:

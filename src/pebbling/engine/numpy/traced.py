@@ -19,6 +19,8 @@ class Traced:
 
     value: Any
     alias: Any
+    dtype: Any
+    astype: Any
 
     @property
     def level(self) -> int:

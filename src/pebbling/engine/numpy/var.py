@@ -24,7 +24,7 @@ from .table import UNARY
 from .tape import ONLY_HERE, Tape, meta
 from .traced import numbers
 
-ARRAYS = frozenset({ndarray, np.float64})
+ARRAYS: set[type] = {ndarray, np.float64}  # and dual numbers, which add themselves
 CONSTANTS = frozenset({ndarray, float, int, np.float64, np.float32})
 OPERATORS: dict[Any, tuple[str, str]] = {
     np.add: ("__add__", "__radd__"),
@@ -71,6 +71,9 @@ class Var(Array):
         self.tape.append(entry)
         return Var(value, self.tape, len(self.tape) - 1)
 
+    def _hold(self, parts: list[Any], args: Sequence[Any]) -> None:
+        hold_captured(self.tape.held, [part[1] for part in parts], [arg for arg in args if type(arg) is not Var])
+
     def elementwise(self, kind: Elementwise, args: Sequence[Any]) -> Any:
         tape = self.tape
         values = [arg.value if type(arg) is Var and arg.tape is tape else arg for arg in args]
@@ -81,7 +84,7 @@ class Var(Array):
                 parts.append((arg.index, slope(out, *values), *meta(value)))
         if not parts:
             return self.constant(out)
-        hold_captured(tape.held, [part[1] for part in parts])
+        self._hold(parts, args)
         return self._note(out, (pulls.pull_elementwise, parts))
 
     def primitive(self, kind: Any, args: Sequence[Any], kwargs: dict[str, Any], positions: Sequence[int]) -> Any:
@@ -96,7 +99,7 @@ class Var(Array):
             arg = args[position]
             if values[position] is not arg and vjp is not None:
                 parts.append((arg.index, vjp, *meta(values[position])))
-        hold_captured(tape.held, [part[1] for part in parts])
+        self._hold(parts, args)
         result = self._note(out, (pulls.pull_primitive, parts))
         if isinstance(out, tuple):
             return _items(result)
@@ -255,8 +258,8 @@ class Var(Array):
             _write_plain(self, index, value)
         else:
             self.value = put(self.value, value, index)
-        source = part.index if value is not part else None
-        tape.append((pull_write, self.index, source, kept, *meta(value)))
+        source, like = (None, ((), None)) if value is part else (part.index, meta(value))
+        tape.append((pull_write, self.index, source, kept, *like))
         self.index = len(tape) - 1
 
 
@@ -276,10 +279,3 @@ def _items(result: Var) -> Any:
         tape.append((pulls.pull_item, result.index, position, len(outs)))
         items.append(Var(out, tape, len(tape) - 1))
     return type(outs)(*items) if hasattr(outs, "_fields") else tuple(items)
-
-
-def leaf(tape: Tape, value: Any) -> Var:
-    """An input: its cotangent is what the walk back ends with."""
-    tape.append(None)
-    tape.leaves += 1
-    return Var(value, tape, len(tape) - 1)

@@ -1,16 +1,34 @@
 """The rules, grouped by theme; importing this fills the table."""
 
-from . import arithmetic, create, elementary, fft, flat, join, linalg, methods, product, reduce, select, shape, signal
+from . import (
+    arithmetic,
+    create,
+    decompose,
+    elementary,
+    fft,
+    flat,
+    join,
+    linalg,
+    methods,
+    more,
+    product,
+    reduce,
+    select,
+    shape,
+    signal,
+)
 
 __all__ = [
     "arithmetic",
     "create",
+    "decompose",
     "elementary",
     "fft",
     "flat",
     "join",
     "linalg",
     "methods",
+    "more",
     "product",
     "reduce",
     "select",
