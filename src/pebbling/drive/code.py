@@ -1,8 +1,8 @@
 """What a function does, as far as its code and the values that it refers to can tell.
 
 Followed are closures, defaults, partial arguments, attributes of the object of a bound method,
-globals that the code names, and functions among all these, but for those of the standard library
-and of installed packages. Left out are variables that the function itself assigns (a counter that
+globals that the code names, and functions among all these, but for those of the standard library,
+of installed packages and of this one. Left out are variables that the function itself assigns (a counter that
 is ``nonlocal``), and what lies inside objects of other classes.
 """
 
@@ -14,6 +14,7 @@ import hashlib
 import sysconfig
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ..tree import fingerprint, flatten, kind_of
@@ -22,7 +23,10 @@ from ..tree.leaves import OTHER, PLAIN
 EMPTY = "empty"
 """Of a container that holds nothing yet: a log or a cache, which running fills."""
 _ASSIGNS = {"STORE_DEREF", "STORE_GLOBAL", "DELETE_DEREF", "DELETE_GLOBAL"}
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+_LIBRARIES = (
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+    str(Path(__file__).parents[1]),
+)
 
 
 def uses(function: Any, name: str) -> dict[str, str]:

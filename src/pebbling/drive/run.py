@@ -107,8 +107,7 @@ class Run:
 
     def advance(self, start: int, stop: int) -> str:
         """Take steps without a tape."""
-        advance, verifier = self.steps.advance, self.verifier
-        self.report.advances += stop - start
+        advance, verifier, report = self.steps.advance, self.verifier, self.report
         if self.deadline == inf and (verifier is None or not verifier.wants_any(start, stop)):
             state, self.state = self.state, None
             try:
@@ -118,10 +117,12 @@ class Run:
                 self.at = step
                 raise
             self.state, self.at = state, stop
+            report.advances += stop - start
             return "advance"
         for step in range(start, stop):
             self.state = advance(self.state, step)
             self.at = step + 1
+            report.advances += 1
             self.look(self.state, step + 1)
             now = perf_counter()
             if now >= self.deadline and step + 1 < stop:
