@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, TypeVar
 
 from ..chain import Online, Schedule
@@ -35,6 +37,9 @@ def loop(
     unknown). ``verify`` compares states that are computed again with those of the first time: the last
     one, all of them ("all"), or none (False).
 
+    On JAX arrays it is ``pebbling.jax.loop``: one compiled program, in which a replay is the same code on the
+    same values, so that there is nothing to verify.
+
     ``body`` must return new arrays, give the same for the same arguments, and use no differentiated
     value that is not among them.
 
@@ -48,6 +53,8 @@ def loop(
         steps = range(whole(steps, "steps", 0))
     leaves, structure = flatten(state)
     consts, arguments = flatten(args)
+    if _any_of_jax(leaves) or _any_of_jax(consts):
+        return _compiled(body, state, steps, args, verify, slots=slots, memory=memory, schedule=schedule)
     program = Trees(body, steps, structure, arguments)
     options = _options(slots, memory, schedule, verify)
     return unflatten(structure, execute(program, leaves, consts, options).state)
@@ -56,3 +63,21 @@ def loop(
 @lru_cache(64)
 def _options(slots: Any, memory: Any, schedule: Any, verify: Any) -> Options:
     return Options(slots, memory, schedule, verify)
+
+
+def _any_of_jax(leaves: Iterable[Any]) -> bool:
+    jax = sys.modules.get("jax")
+    return jax is not None and any(isinstance(leaf, jax.Array) for leaf in leaves)
+
+
+def _compiled(
+    body: Callable[..., Any], state: Any, steps: Any, args: tuple[Any, ...], verify: str | bool, **budget: Any
+) -> Any:
+    if verify == "all":
+        raise ValueError('verify="all" compares replayed states, which a compiled JAX program does not hand out')
+    # Loops come before jax in the order of layers, and only JAX arrays reach forward.
+    front = import_module(f"{__package__.rpartition('.')[0]}.jax")
+    if not isinstance(steps, range):
+        return front.loop(body, state, steps, *args, **budget)
+    first, stride = steps.start, steps.step
+    return front.loop(lambda i, s, *a: body(first + stride * i, s, *a), state, len(steps), *args, **budget)
