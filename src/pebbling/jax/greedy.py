@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from ..chain.online import Online
 from .planner import NOWHERE
@@ -33,15 +34,15 @@ _STAGES, _DISTANCES, _LOOKAHEAD = 512, 512, 64
 class Greedy(NamedTuple):
     """The state of the online plan, besides the snapshots themselves."""
 
-    positions: Any  # steps of the snapshots, ascending; NOWHERE where a slot is empty
-    order: Any  # the slots they are in
-    pinned: Any
+    held: (
+        Any  # three rows: steps of the snapshots, ascending (NOWHERE: none), their slots, whether the stage wants them
+    )
     used: Any
     stage: Any
-    target: Any  # which of the stage's positions comes next
+    target: Any  # which of the stage's positions was reached last
+    wanted: Any  # the step of the next one
     next: Any  # the step whose state is kept next
-    gain: Any  # what evicting ``victim`` would save, but for the part that grows with the distance
-    victim: Any
+    victim: Any  # which snapshot makes room for it
 
 
 @lru_cache(16)
@@ -61,10 +62,10 @@ def _constants(slots: int) -> dict[str, np.ndarray]:
     gaps = np.arange(slots - 1)
     distance = np.arange(_DISTANCES)
     two = np.maximum(0, distance[:, None] - reach[2][None]).sum(1) if slots > 1 else distance
+    own = reach[slots - gaps]  # row k: with the slots that gap k has
     return {
         "targets": targets.astype(np.int32),
-        "own": reach[slots - gaps],  # row k: with the slots that gap k has
-        "more": reach[slots + 1 - gaps],
+        "reach": np.concatenate([own, reach[slots + 1 - gaps], own[:-1]]),
         "two": reach[min(2, slots)],
         "beyond": (gaps[None] > np.arange(slots)[:, None]).astype(np.float32),
         "from_before": (gaps[None] >= np.arange(slots)[:, None] - 1).astype(np.float32),
@@ -74,7 +75,7 @@ def _constants(slots: int) -> dict[str, np.ndarray]:
 
 def _advances(xp: Any, length: Any, reach: Any) -> Any:
     """t(length, s) as the sum over r of what exceeds beta(s, r)."""
-    return xp.sum(xp.maximum(0.0, length[..., None] - reach), -1)
+    return xp.sum(xp.maximum(0.0, length[..., None].astype(xp.float32) - reach), -1)
 
 
 @lru_cache(16)
@@ -98,47 +99,33 @@ def after_table(slots: int) -> Greedy:
     stage = next(r for r in range(1, _STAGES) if last < comb(slots + r, slots) or r == _STAGES - 1)
     targets = _constants(slots)["targets"][stage]
     empty = [slot for slot in range(slots + 1) if slot not in held]
-    index = np.arange(slots + 1)
     positions = np.array([step for step, _ in taken] + [NOWHERE] * len(empty), np.int32)
-    plan = Greedy(
-        np.asarray(positions),
-        np.asarray([slot for _, slot in taken] + empty, np.int32),
-        np.asarray(np.isin(positions, targets) & (index < len(taken))),
-        np.int32(len(taken)), np.int32(stage), np.int32(np.sum(targets[1:] <= last)), np.int32(0),
-        np.float32(0), np.int32(0),
-    )  # fmt: skip
-    return _typed(np, _look_ahead(np, slots, plan, np.int32(last)))
-
-
-def _typed(xp: Any, plan: Greedy) -> Greedy:
-    """The plan in the types that a loop carries it in."""
-    kinds = dict.fromkeys(Greedy._fields, np.dtype(np.int32)) | {"pinned": np.dtype(bool), "gain": np.dtype(np.float32)}
-    return Greedy(*(xp.asarray(value, kinds[name]) for name, value in plan._asdict().items()))
+    pinned = np.isin(positions, targets) & (np.arange(slots + 1) < len(taken))
+    table_of = np.stack([positions, np.array([slot for _, slot in taken] + empty), pinned])
+    nothing = np.int32(0)
+    plan = Greedy(table_of, len(taken), stage, np.sum(targets[1:] <= last), nothing, nothing, nothing)
+    return Greedy(*(np.asarray(v, np.int32) for v in _look_ahead(np, slots, plan, np.int32(last))))
 
 
 def keep(slots: int, plan: Greedy, at: Any) -> tuple[Greedy, Any]:
     """The plan after the state of step ``at`` is kept, and its slot."""
-    index = jnp.arange(slots + 1, dtype=jnp.int32)
-    is_target = at == _target(jnp, slots, plan)
+    row, index = (lax.broadcasted_iota(jnp.int32, (3, slots + 1), axis) for axis in (0, 1))
+    is_target = at == plan.wanted
     new_stage = is_target & (plan.target >= slots - 1) if slots > 1 else jnp.bool_(False)
-    pinned = jnp.where(new_stage, index == 0, plan.pinned)
     full = plan.used >= slots
-    out = jnp.where(full, _victim(slots, plan, pinned, at), plan.used)
-    last = jnp.where(full, slots - 1, plan.used)
-
-    def shifted(values: Any, value: Any) -> Any:
-        moved = jnp.where((index >= out) & (index < last), jnp.roll(values, -1), values)
-        return jnp.where(index == last, value, moved)
-
-    slot = plan.order[out]
+    out, last = jnp.where(full, plan.victim, plan.used), jnp.minimum(plan.used, slots - 1)
+    slot = plan.held[1, out]
+    held = jnp.where(new_stage & (row == 2), (index == 0).astype(jnp.int32), plan.held)
+    held = jnp.where((index >= out) & (index < last), jnp.roll(held, -1, 1), held)
+    added = jnp.where(row == 0, at, jnp.where(row == 1, slot, is_target.astype(jnp.int32)))
     made = Greedy(
-        shifted(plan.positions, at), shifted(plan.order, slot), shifted(pinned, is_target),
+        jnp.where(index == last, added, held),
         jnp.minimum(plan.used + 1, slots),
-        jnp.where(new_stage, plan.stage + 1, plan.stage),
+        plan.stage + new_stage,
         jnp.where(new_stage, 1, plan.target + is_target),
-        plan.next, plan.gain, plan.victim,
+        plan.wanted, plan.next, plan.victim,
     )  # fmt: skip
-    return _typed(jnp, _look_ahead(jnp, slots, made, at)), slot
+    return Greedy(*(jnp.asarray(v, jnp.int32) for v in _look_ahead(jnp, slots, made, at))), slot
 
 
 def ledger(positions: Any) -> Any:
@@ -153,71 +140,58 @@ def ledger(positions: Any) -> Any:
     return jnp.stack([steps, slots]).astype(jnp.int32)
 
 
-def _target(xp: Any, slots: int, plan: Greedy) -> Any:
-    """The next step whose state is kept because the stage wants it."""
+def _look_ahead(xp: Any, slots: int, plan: Greedy, at: Any) -> Greedy:
+    """The plan with the next step to keep, the stage's own or one that it pays to keep before, and what it evicts."""
     if slots == 1:
-        return xp.int32(NOWHERE)
+        return plan._replace(wanted=NOWHERE, next=NOWHERE)
     targets = xp.asarray(_constants(slots)["targets"])
-    stage = xp.minimum(plan.stage, _STAGES - 2)
     over = plan.target >= slots - 1
-    return xp.where(over, targets[stage + 1, 1], targets[stage, xp.minimum(plan.target + 1, slots - 1)])
+    stage = xp.minimum(plan.stage, _STAGES - 2) + over
+    wanted = targets[stage, xp.where(over, 1, xp.minimum(plan.target + 1, slots - 1))]
+    if slots == 2:
+        return plan._replace(wanted=wanted, next=wanted, victim=1)
+    steps, pinned = plan.held[0], plan.held[2] > 0
+    end = steps[slots - 1]
+    gain, victim = _gains(xp, slots, steps, pinned)
+    soon = xp.where(xp.isfinite(gain), end + xp.maximum(_pays_after(xp, slots, gain), 1), NOWHERE)
+    if slots < 5:
+        first = _last_pays_after(xp, slots, steps)
+        soon = xp.where(pinned[slots - 1], soon, xp.minimum(soon, end + first))
+    soon = xp.where(plan.used >= slots, xp.maximum(soon, at + 1), NOWHERE)
+    following = xp.minimum(wanted, soon)
+    before, far = end - steps[slots - 2], following - end
+    apart, both, alone = _advances(xp, xp.stack([before, before + far, far]), xp.asarray(_constants(slots)["two"]))
+    kept = pinned[slots - 1] & ~((following == wanted) & over)
+    last_is_better = (apart - both > gain - alone) & ~kept
+    return plan._replace(wanted=wanted, next=following, victim=xp.where(last_is_better, slots - 1, victim))
 
 
 def _gains(xp: Any, slots: int, positions: Any, pinned: Any) -> tuple[Any, Any]:
-    """The best snapshot to evict for one at the end, and the gain but for the part that grows with the distance."""
+    """What evicting a snapshot for one at the end saves at best, but for what grows with the distance; and which."""
     tables = _constants(slots)
-    gaps = (positions[1:slots] - positions[: slots - 1]).astype(xp.float32)
-    own, more = _advances(xp, gaps, xp.asarray(tables["own"])), _advances(xp, gaps, xp.asarray(tables["more"]))
-    merged = _advances(xp, gaps[:-1] + gaps[1:], xp.asarray(tables["own"][:-1]))
+    gaps = positions[1:slots] - positions[: slots - 1]
+    lengths = xp.concatenate([gaps, gaps, gaps[:-1] + gaps[1:]])
+    # One sum for the three: each is a kernel to compile.
+    taken = _advances(xp, lengths, xp.asarray(tables["reach"]))
+    own, more, merged = taken[: slots - 1], taken[slots - 1 : 2 * slots - 2], taken[2 * slots - 2 :]
     now = xp.sum(xp.asarray(tables["from_before"]) * own - xp.asarray(tables["beyond"]) * more, -1)
-    gain = now[1:-1] - merged
-    gain = xp.where(pinned[1 : slots - 1], -xp.inf, gain)
+    gain = xp.where(pinned[1 : slots - 1], -xp.inf, now[1:-1] - merged)
     best = xp.argmax(gain)
     return gain[best], (best + 1).astype(xp.int32)
 
 
-def _last_gain(xp: Any, slots: int, positions: Any, distance: Any) -> Any:
-    """The gain of evicting the last snapshot for one ``distance`` steps after it."""
+def _pays_after(xp: Any, slots: int, gain: Any) -> Any:
+    """The distance from the last snapshot at which evicting the best of the others begins to pay."""
+    enough = xp.sum(xp.asarray(_constants(slots)["relief"]) <= -gain).astype(xp.int32)
+    far = xp.ceil(1.25 * xp.sqrt(xp.maximum(-2.0 * gain, 1.0)))
+    return xp.where(enough < _DISTANCES, enough, xp.minimum(far, 1e9).astype(xp.int32))
+
+
+def _last_pays_after(xp: Any, slots: int, positions: Any) -> Any:
+    """The distance from the last snapshot at which evicting that one begins to pay."""
     two = xp.asarray(_constants(slots)["two"])
-    before = (positions[slots - 1] - positions[slots - 2]).astype(xp.float32)
-    far = xp.asarray(distance, xp.float32)
-    return _advances(xp, before, two) + far * (far - 1) / 2 - _advances(xp, before + far, two)
-
-
-def _relief(slots: int, distance: Any) -> Any:
-    two = jnp.asarray(_constants(slots)["two"])
-    far = jnp.asarray(distance, jnp.float32)
-    return far * (far - 1) / 2 - _advances(jnp, far, two)
-
-
-def _victim(slots: int, plan: Greedy, pinned: Any, at: Any) -> Any:
-    """Which snapshot makes room for that of step ``at``; where a stage begins, as if it had not yet."""
-    if slots <= 2:
-        return jnp.int32(slots - 1)
-    distance = at - plan.positions[slots - 1]
-    last = jnp.where(pinned[slots - 1], -jnp.inf, _last_gain(jnp, slots, plan.positions, distance))
-    return jnp.where(last > plan.gain + _relief(slots, distance), slots - 1, plan.victim)
-
-
-def _look_ahead(xp: Any, slots: int, plan: Greedy, at: Any) -> Greedy:
-    """The plan with the next step to keep: the stage's own, or one that it pays to keep before."""
-    target = _target(xp, slots, plan)
-    if slots <= 1:
-        return plan._replace(next=target)
-    tables = _constants(slots)
-    end = plan.positions[slots - 1]
-    soon = xp.int32(NOWHERE)
-    gain, victim = plan.gain, plan.victim
-    if slots > 2:
-        gain, victim = _gains(xp, slots, plan.positions, plan.pinned)
-        enough = xp.sum(xp.asarray(tables["relief"]) <= -gain).astype(xp.int32)
-        far = xp.ceil(1.25 * xp.sqrt(xp.maximum(-2.0 * gain, 1.0)))
-        reached = xp.where(enough < _DISTANCES, enough, xp.minimum(far, 1e9).astype(xp.int32))
-        soon = xp.where(xp.isfinite(gain), end + xp.maximum(reached, 1), NOWHERE)
-    if slots < 5:
-        distance = xp.arange(1, _LOOKAHEAD + 1)
-        pays = _last_gain(xp, slots, plan.positions, distance) > 0
-        first = xp.where(xp.any(pays), xp.argmax(pays) + 1, _LOOKAHEAD).astype(xp.int32)
-        soon = xp.where(plan.pinned[slots - 1], soon, xp.minimum(soon, end + first))
-    soon = xp.where(plan.used >= slots, xp.maximum(soon, at + 1), NOWHERE)
-    return plan._replace(next=xp.minimum(target, soon), gain=gain, victim=victim)
+    before = positions[slots - 1] - positions[slots - 2]
+    far = xp.arange(1, _LOOKAHEAD + 1)
+    gain = _advances(xp, before, two) + far * (far - 1) / 2 - _advances(xp, before + far, two)
+    pays = gain > 0
+    return xp.where(xp.any(pays), xp.argmax(pays) + 1, _LOOKAHEAD).astype(xp.int32)
