@@ -1,18 +1,22 @@
 """Checkpointed JAX loops against what else there is, on one machine in one run.
 
-    python benchmarks/jax_loops.py [--quick] [--write FILE]
+    python benchmarks/jax_loops.py [--quick | --compile] [--workers N] [--write FILE]
 
 ``ideal`` is (t(n, c) + 1) · F + n · V: F the time of one step inside a ``fori_loop``, V that of one
 reverse step (which evaluates the step again), t(n, c) the proven minimum of advances; no copies and
 no control are in it. Times are CPU times, the least of three interleaved batches, less that of calling
-a program that does nothing, with one thread in XLA. ``temp`` is XLA's own figure, in states.
+a program that does nothing, with one thread in XLA; with ``--workers`` so many lines are measured at a
+time, each on a core of its own. ``temp`` is XLA's own figure, in states. ``--compile`` measures how
+long XLA takes to compile each loop instead, by the clock, the least of eight.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
@@ -231,23 +235,78 @@ QUICK = [
 ]
 
 
+COMPILE_HEADER = (
+    "| n | c | known length (limit 0.6 s) | traced length | online (limit 0.9 s) | equinox |\n" + "|---" * 6 + "|"
+)
+
+
+def compile_lines(repeats=8):
+    """Seconds by the clock from a traced program to a compiled one."""
+    x, p = make(cheap, 1 << 10)
+    for n in (100, 10_000):
+        for c in (10, 32, 100):
+            spent = []
+            for loop in (ours, traced, online, *([equinox_loop] if eqxi else [])):
+                best = float("inf")
+                for _ in range(repeats):
+                    jax.clear_caches()
+                    lowered = jax.jit(jax.grad(loss(loop(cheap, n, c)))).lower(x, p)
+                    started = time.perf_counter()
+                    lowered.compile()
+                    best = min(best, time.perf_counter() - started)
+                spent.append(f"{best:.2f}")
+            yield " | ".join(["", str(n), str(c), *spent, ""]).strip()
+
+
+def take_core(cores):
+    os.sched_setaffinity(0, {cores.get()})
+
+
+def line(cell, seconds):
+    return row(*cell, case(*cell, seconds))
+
+
+def lines_of(cells, seconds, workers):
+    """One line a cell, in order; with several workers each has a core of its own."""
+    if workers == 1:
+        yield from (line(cell, seconds) for cell in cells)
+        return
+    fresh = multiprocessing.get_context("spawn")
+    cores = fresh.Queue()
+    for core in sorted(os.sched_getaffinity(0))[:workers]:
+        cores.put(core)
+    with ProcessPoolExecutor(workers, fresh, take_core, (cores,)) as pool:
+        yield from (future.result() for future in [pool.submit(line, cell, seconds) for cell in cells])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--write")
     parser.add_argument("--seconds", type=float, default=0.15, help="length of a batch of calls of one program")
     options = parser.parse_args()
-    lines = [HEADER]
-    print(HEADER, flush=True)
-    for step, size, n, c in QUICK if options.quick else GRID:
-        lines.append(row(step, size, n, c, case(step, size, n, c, options.seconds)))
-        print(lines[-1], flush=True)
+    header = COMPILE_HEADER if options.compile else HEADER
+    cells = QUICK if options.quick else GRID
+    lines = [header]
+    print(header, flush=True)
+    for made in compile_lines() if options.compile else lines_of(cells, options.seconds, options.workers):
+        lines.append(made)
+        print(made, flush=True)
     if options.write:
         with open(options.write, "w") as file:
-            file.write(
-                f"# Checkpointed JAX loops, CPU\n\njax {jax.__version__}, one thread. Columns from `ours` to "
-                "`sqrt nested` are time / ideal.\n\n" + "\n".join(lines) + "\n"
-            )
+            file.write(f"# {title(options)}\n\n" + "\n".join(lines) + "\n")
+
+
+def title(options):
+    where = f"jax {jax.__version__}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end."
+    if options.compile:
+        return f"Compiling checkpointed JAX loops\n\n{where} Seconds by the clock, the least of eight."
+    return (
+        f"Checkpointed JAX loops, CPU\n\n{where} One thread, {options.workers} lines at a time. Columns from `ours` to "
+        "`sqrt nested` are time / ideal; compile times are CPU seconds, tracing included."
+    )
 
 
 if __name__ == "__main__":

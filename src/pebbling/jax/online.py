@@ -84,14 +84,19 @@ def _run(*args: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan
     cond_consts, consts, carry = parts(args, sizes)[:3]
     test, call = evaluate(cond), evaluate(body)
 
+    def more(x: list[Any]) -> Any:
+        # A number, so that the condition of the loop is computed: XLA's command buffers on GPUs may read a
+        # condition that is merely carried before it is written.
+        return test(*cond_consts, *x)[0].astype(jnp.int32)
+
     def ahead(c: tuple[Any, Any, list[Any]]) -> tuple[Any, Any, list[Any]]:
         _, i, x = c
         x = call(i, *consts, *x)
-        return test(*cond_consts, *x)[0], i + 1, x
+        return more(x), i + 1, x
 
-    begin = (test(*cond_consts, *carry)[0], jnp.int32(0), carry)
+    begin = (more(carry), jnp.int32(0), carry)
     if not store:
-        _, count, x = lax.while_loop(lambda c: c[0], ahead, begin)
+        _, count, x = lax.while_loop(lambda c: c[0] > 0, ahead, begin)
         return [*x, count]
 
     slots = plan.slots
@@ -102,8 +107,9 @@ def _run(*args: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan
         inner, buffers, positions, k, after = c
         from_table = (k < listed) | (listed < greedy.TABLE)
         stop = jnp.where(from_table, steps[jnp.minimum(k, listed)], after.next)
-        inner = lax.while_loop(lambda c: c[0] & (c[1] < stop), ahead, inner)
-        alive, i, x = inner
+        inner = lax.while_loop(lambda c: (c[0] > 0) & (c[1] < stop), ahead, inner)
+        going, i, x = inner
+        alive = going > 0
         slot = places[jnp.minimum(k, listed)]
         if listed == greedy.TABLE:
             after, slot = lax.cond(from_table, lambda: (after, slot), lambda: greedy.keep(slots, after, i))
@@ -115,7 +121,7 @@ def _run(*args: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan
         begin, engine.room(carry, slots + 1), planner.empty(slots), jnp.int32(0),
         greedy.Greedy(*map(jnp.asarray, greedy.after_table(slots))),
     )  # fmt: skip
-    (_, count, x), buffers, positions, *_ = lax.while_loop(lambda c: c[0][0], run, start)
+    (_, count, x), buffers, positions, *_ = lax.while_loop(lambda c: c[0][0] > 0, run, start)
     return [*x, count, greedy.ledger(positions), *buffers]
 
 

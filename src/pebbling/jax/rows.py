@@ -10,8 +10,7 @@ than those that write the fewest snapshots.
 
 Slots are numbered anew, as a stack: a state that a plan only has in hand when its step is turned
 gets the slot above those in use, so there is one slot more than the plan has snapshots. A step that
-a plan records with its tape is kept by its state here (``tapes=False``), or as a tape (see
-``tapes.py``).
+a plan records with its tape is kept by its state here, and evaluated once more when it is reversed.
 """
 
 from __future__ import annotations
