@@ -22,6 +22,9 @@ Arrays: TypeAlias = list[Any]
 Step: TypeAlias = Callable[[Any, Arrays], Arrays]
 Emit: TypeAlias = Callable[..., tuple[Arrays, Arrays]]
 
+_READ = ("load", "start", "middle", "stop", "shift", "lift", "last", "until")
+"""What running a backward row reads of it."""
+
 
 def take(buffers: Sequence[Any], slot: Any) -> Arrays:
     """What is in a slot."""
@@ -54,26 +57,22 @@ def loop(start: Any, stop: Any, body: Callable[[Any, Any], Any], value: Any) -> 
 def sweep(step: Emit, state: Arrays, outputs: Arrays, table: np.ndarray, slots: int, steps: int) -> tuple[Arrays, ...]:
     """All steps forward, with snapshots where the rows say; final state, outputs, buffers."""
 
-    def run_row(row: Sequence[Any], carried: tuple[Arrays, Arrays, Arrays]) -> tuple[Arrays, Arrays, Arrays]:
-        start, ahead, store, run = row
-        x, ys, buffers = carried
-        x, ys = loop(start, start + ahead, lambda i, c: step(i, *c), (x, ys))
-
-        def one(i: Any, c: tuple[Arrays, Arrays, Arrays]) -> tuple[Arrays, Arrays, Arrays]:
-            x, ys, buffers = c
+    def run_row(row: _Listed, carried: tuple[Any, Arrays, Arrays, Arrays]) -> tuple[Any, Arrays, Arrays, Arrays]:
+        def one(c: tuple[Any, Arrays, Arrays, Arrays]) -> tuple[Any, Arrays, Arrays, Arrays]:
+            i, x, ys, buffers = c
             x, ys = step(i, x, ys)
-            return x, ys, put(buffers, x, store + (i - start - ahead))
+            return i + 1, x, ys, put(buffers, x, row.shift + i)
 
-        return loop(start + ahead, start + ahead + run, one, (x, ys, buffers))
+        i, x, ys, buffers = carried
+        i, x, ys = lax.while_loop(lambda c: c[0] < row.middle, lambda c: (c[0] + 1, *step(*c)), (i, x, ys))
+        return lax.while_loop(lambda c: c[0] < row.stop, one, (i, x, ys, buffers))
 
-    carried = (state, outputs, room(state, slots))
-    if len(table) == 1:
-        carried = run_row([int(v) for v in table[0]], carried)
-    elif len(table):
-        rows = jnp.asarray(table)
-        carried = loop(0, len(table), lambda q, c: run_row(list(rows[q]), c), carried)
-    x, ys, buffers = carried
-    done = int(sum(table[-1][[0, 1, 3]])) if len(table) else 0
+    start, ahead, store, run = table.T
+    middle = start + ahead
+    rows = _Listed.table(middle=middle, stop=middle + run, shift=store - middle)
+    carried = (jnp.int32(0), state, outputs, room(state, slots))
+    _, x, ys, buffers = loop(0, len(table), lambda q, c: run_row(rows(q), c), carried)
+    done = int(middle[-1] + run[-1]) if len(table) else 0
     x, ys = loop(done, steps, lambda i, c: step(i, *c), (x, ys))
     return x, ys, buffers
 
@@ -106,10 +105,11 @@ def sweep_counted(step: Step, state: Arrays, slots: int, count: Any) -> tuple[Ar
 
 def way_back(step: Step, back: Emit, buffers: Arrays, carried: Arrays, outputs: Arrays, rows: Rows) -> tuple[Any, ...]:
     """Reverse all steps, the rows being known; what is carried back, and what each step gives."""
-    table = jnp.asarray(rows.backward)
+    row = planner.Row(*rows.backward.T)
+    listed = _Listed.table(**{name: getattr(row, name) for name in _READ})
 
     def run_row(q: Any, c: tuple[Arrays, Arrays, Arrays]) -> tuple[Arrays, Arrays, Arrays]:
-        return _row(step, back, planner.Row(*table[q]), *c)
+        return _row(step, back, listed(q), *c)
 
     _, carried, outputs = loop(0, len(rows.backward), run_row, (buffers, carried, outputs))
     return carried, outputs
@@ -141,17 +141,36 @@ def _row(
     def place(slot: Any) -> Any:
         return slot if order is None else order[slot]
 
-    middle = row.start + row.ahead
-    x = loop(row.start, middle, step, take(buffers, place(row.load)))
+    def one(c: tuple[Any, Arrays, Arrays]) -> tuple[Any, Arrays, Arrays]:
+        i, x, buffers = c
+        x = step(i, x)
+        return i + 1, x, put(buffers, x, place(row.shift + i))
 
-    def one(i: Any, c: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
-        x = step(i, c[0])
-        return x, put(c[1], x, place(row.store + (i - middle)))
+    def reverse(c: tuple[Any, Arrays, Arrays]) -> tuple[Any, Arrays, Arrays]:
+        i, carried, outputs = c
+        return i - 1, *back(i, take(buffers, place(row.lift + i)), carried, outputs)
 
-    _, buffers = loop(middle, middle + row.run, one, (x, buffers))
-
-    def reverse(j: Any, c: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
-        return back(row.last - j, take(buffers, place(row.top - j)), *c)
-
-    carried, outputs = loop(0, row.back, reverse, (carried, outputs))
+    i, x = lax.while_loop(
+        lambda c: c[0] < row.middle,
+        lambda c: (c[0] + 1, step(*c)),
+        (row.start, take(buffers, place(row.load))),
+    )
+    _, _, buffers = lax.while_loop(lambda c: c[0] < row.stop, one, (i, x, buffers))
+    _, carried, outputs = lax.while_loop(lambda c: c[0] > row.until, reverse, (row.last, carried, outputs))
     return buffers, carried, outputs
+
+
+class _Listed:
+    """A row of a table, each number of which is read where it is used: one read beforehand is a kernel of its own."""
+
+    def __init__(self, names: tuple[str, ...], numbers: Any) -> None:
+        self._names, self._numbers = names, numbers
+
+    def __getattr__(self, name: str) -> Any:
+        return self._numbers[self._names.index(name)]
+
+    @classmethod
+    def table(cls, **columns: np.ndarray) -> Callable[[Any], _Listed]:
+        """What gives the row of a number."""
+        names, rows = tuple(columns), jnp.asarray(np.stack([*columns.values()], 1))
+        return lambda q: cls(names, take([rows], q)[0])

@@ -35,6 +35,31 @@ class Row(NamedTuple):
     last: Any
     back: Any
 
+    @property
+    def middle(self) -> Any:
+        """Where storing begins."""
+        return self.start + self.ahead
+
+    @property
+    def stop(self) -> Any:
+        """Where it ends."""
+        return self.middle + self.run
+
+    @property
+    def shift(self) -> Any:
+        """From a step to the slot that its result goes into."""
+        return self.store - self.middle
+
+    @property
+    def lift(self) -> Any:
+        """From a step that is reversed to the slot of its state."""
+        return self.top - self.last
+
+    @property
+    def until(self) -> Any:
+        """The step before the last one that is reversed."""
+        return self.last - self.back
+
 
 @lru_cache(32)
 def _reach(slots: int) -> np.ndarray:
