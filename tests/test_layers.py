@@ -31,7 +31,8 @@ ABOVE = {
     "torch": {"errors", "units", "tree", "chain", "graph", "store", "drive", "engine", "loops"},
     "jax": {"errors", "units", "tree", "chain", "graph", "store", "drive", "engine", "loops"},
     "show": {"errors", "units", "tree", "chain", "graph", "store", "drive"},
-    "cli": {"errors", "units", "chain", "store", "drive", "show"},
+    "demo": {"errors", "units", "tree", "chain", "store", "drive", "engine", "loops", "show"},
+    "cli": {"errors", "units", "chain", "store", "drive", "show", "demo"},
     "__main__": {"cli"},
 }
 FRAMEWORKS = ("torch", "jax", "autograd", "h5py", "blosc2", "numba", "matplotlib", "rich", "scipy", "mpi4py")

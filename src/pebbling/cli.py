@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument("file", help="JSON from `pebbling plan --json`, or from a report")
     shown.add_argument("--save", metavar="FILE.svg", help="draw a picture of the plan")
 
-    demo = commands.add_parser("demo", help="a first look: a plan, a table and two pictures")
+    demo = commands.add_parser("demo", help="a first look: a simulation, its gradient in 1 %% of the memory, pictures")
     demo.set_defaults(run=_demo)
     demo.add_argument("directory", nargs="?", default="demo", help="where the pictures go (default: demo)")
 
@@ -194,7 +194,9 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    show.demo(options.directory)
+    from .demo import demo
+
+    demo(options.directory)
     return 0
 
 

@@ -8,7 +8,7 @@ PebblingError
 │   └── StoreFull          no room for one more snapshot
 ├── ReplayError        a replayed step did not give what it gave the first time
 ├── ResumeError        the interrupted run was not this run
-├── SourceError        a Python function that can't be checkpointed; names file and line
+├── SourceError        a Python function that can't be checkpointed or differentiated; names file and line
 └── CaptureError       a model that can't be captured as a graph
 
 Arguments that make no sense in themselves (0 slots, a negative cost) are a ``ValueError``.
@@ -58,7 +58,7 @@ class ResumeError(PebblingError):
 
 
 class SourceError(PebblingError):
-    """A Python function that can't be checkpointed; the message names file and line."""
+    """A Python function that can't be checkpointed or differentiated; the message names file and line."""
 
 
 class CaptureError(PebblingError):

@@ -60,9 +60,9 @@ class Watch:
     def run(self, inputs):
         return list(inputs), None
 
-    def vjp(self, residue, cotangents):
+    def vjp(self, residue, cotangents, into):
         self.seen.append(tracemalloc.get_traced_memory()[0])
-        return list(cotangents)
+        into[:] = cotangents
 
     def jvp(self, inputs, tangents):
         return inputs, tangents
@@ -88,6 +88,36 @@ def test_the_tape_is_freed_as_the_walk_back_passes():
         assert later <= earlier - 1.9 * BYTES
     assert watch.seen[-1] <= 5 * BYTES
     assert peak <= 45 * BYTES
+
+
+def test_gradients_of_a_matrix_are_added_up_without_an_outer_product_a_step():
+    """And to the last bit as with one."""
+    w, h = np.random.default_rng(0).normal(size=(2, 300, 300)) / 20
+    h = h[0]
+
+    def f(w):
+        s = h
+        for _ in range(4):
+            s = np.tanh(w @ s)
+        return np.sum(s)
+
+    grad(f)(w)
+    tracemalloc.start()
+    try:
+        found = grad(f)(w)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 1.5 * w.nbytes
+    states = [h]
+    for _ in range(4):
+        states.append(np.tanh(w @ states[-1]))
+    expected, g = None, np.ones(300)
+    for before, after in zip(states[-2::-1], states[:0:-1]):
+        g = g * (1.0 - after * after)
+        expected = g[:, None] * before if expected is None else expected + g[:, None] * before
+        g = w.T @ g
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_values_that_no_pullback_needs_are_not_kept():

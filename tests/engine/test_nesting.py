@@ -85,11 +85,12 @@ class Cube:
         x, y = inputs
         return [x**3 * y, np.arange(3)], (x, y)
 
-    def vjp(self, residue, cotangents):
+    def vjp(self, residue, cotangents, into):
         self.calls.append("vjp")
         x, y = residue
         assert cotangents[1] is None
-        return [3 * x**2 * y * cotangents[0], None if self.calls is None else x**3 * cotangents[0]]
+        for i, part in enumerate([3 * x**2 * y * cotangents[0], x**3 * cotangents[0]]):
+            into[i] = part if into[i] is None else into[i] + part
 
     def jvp(self, inputs, tangents):
         self.calls.append("jvp")
@@ -125,14 +126,32 @@ def test_a_node_with_its_own_derivatives():
     assert node.calls[5:] == ["run", "vjp"] * 2
 
 
+def test_a_node_is_given_what_its_inputs_have_so_far():
+    seen = []
+
+    class Seeing(Cube):
+        def vjp(self, residue, cotangents, into):
+            seen.append(list(into))
+            super().vjp(residue, cotangents, into)
+
+    def with_node(x, y):
+        return np.sum(custom(Seeing(), [x, y])[0]) + np.sum(x * 5.0)
+
+    x, y = X + 0.5, X + 1.0
+    found = grad(with_node, (0, 1))(x, y)
+    np.testing.assert_array_equal(seen[0][0], np.full(3, 5.0))
+    assert seen[0][1] is None
+    np.testing.assert_array_equal(found[0], 5.0 + 3 * x**2 * y)
+
+
 def test_a_node_that_gives_wrong_shapes_is_told():
     class Wrong(Cube):
-        def vjp(self, residue, cotangents):
-            return [np.ones(2), None]
+        def vjp(self, residue, cotangents, into):
+            into[:] = [np.ones(2), None]
 
     class Short(Cube):
-        def vjp(self, residue, cotangents):
-            return [None]
+        def vjp(self, residue, cotangents, into):
+            into[:] = [None]
 
     with pytest.raises(ValueError, match=r"shape \(2,\) for input 0, which has shape \(3,\)"):
         grad(lambda x: np.sum(custom(Wrong(), [x, X])[0]))(X)

@@ -2,7 +2,9 @@
 
 Forward mode, and so second order, works where autograd has a jvp rule; it has none for linear algebra and Fourier
 transforms. The node of a loop is put into autograd's graph by hand, because the derivative that runs outside has to
-see it as one node while the values of other derivatives go through it as they are.
+see it as one node while the values of other derivatives go through it as they are. Autograd's tape does not show a
+node what its inputs were given already: where an argument of a loop is used after it too, the two sums are added up
+each for itself, and the gradient can differ in its last bit from that of the loop written out.
 """
 
 from __future__ import annotations
@@ -119,7 +121,8 @@ def custom(call: Custom, inputs: Sequence[Any]) -> list[Any]:
     parents = [node for node in nodes if node is not None]
 
     def vjp(parts: Any) -> list[Any]:
-        back = call.vjp(residue, list(parts))
+        back: list[Any] = [None] * len(values)
+        call.vjp(residue, list(parts), back)
         pairs = [(value, part) for value, node, part in zip(values, nodes, back) if node is not None]
         return [vspace(value).zeros() if part is None else part for value, part in pairs]
 

@@ -31,8 +31,12 @@ class Custom(Protocol):
     def run(self, inputs: list[Leaf]) -> tuple[list[Leaf], Any]:
         """The outputs, and whatever ``vjp`` needs."""
 
-    def vjp(self, residue: Any, cotangents: list[Leaf]) -> Sequence[Leaf]:
-        """One cotangent an input, from one an output."""
+    def vjp(self, residue: Any, cotangents: list[Leaf], into: list[Leaf]) -> None:
+        """Add the cotangent of input ``i`` to ``into[i]`` (``None``: nothing yet), from one an output.
+
+        ``into`` comes with what later computations have given the same inputs, so that sums are added up in the
+        order in which a tape without this node would: both lists are used as by a ``Pullback``.
+        """
 
     def jvp(self, inputs: list[Leaf], tangents: list[Leaf]) -> tuple[Sequence[Leaf], Sequence[Leaf]]:
         """The outputs and one tangent an output, from one an input."""

@@ -8,10 +8,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from ..engine.protocol import Engine, Leaf
 from ..errors import PebblingError
+
+
+def _version(leaf: Leaf) -> Any:
+    return getattr(leaf, "_version", None)
+
+
+def _itself(leaf: Leaf) -> Leaf:
+    return leaf
+
+
+def _nothing(leaf: Leaf, other: Any) -> None:
+    return
 
 
 class Framework(NamedTuple):
@@ -24,6 +37,16 @@ class Framework(NamedTuple):
     """The value below all derivatives."""
     share: Callable[[Leaf], Leaf]
     """The same traced value as another object, so that writing into one leaves the other as it is."""
+    execute: Callable[..., Any] | None = None
+    """Runs whole loops in the framework's own way, in place of ``Node``; the engine is then not asked."""
+    mark: Callable[[Leaf], Any] = _version
+    """Something that is the same before and after exactly if nobody has written into the leaf in between."""
+    bar: Callable[[Leaf, str], None] = _nothing
+    """From now on, refuse to write into the leaf, for that reason."""
+    root: Callable[[Leaf], Leaf] = _itself
+    """The leaf whose memory this one looks into, as far as writing is concerned."""
+    follow: Callable[[Leaf, Leaf], None] = _nothing
+    """Let a leaf stand for another one with the same value, whose derivative it takes over."""
 
 
 def framework_of(leaves: Iterable[Leaf]) -> Framework | None:
@@ -45,6 +68,7 @@ def register(package: str, active: Callable[[Leaf], bool], load: Callable[[], Fr
 def numpy_framework() -> Framework:
     """Plain NumPy programs, by pebbling's own engine."""
     from ..engine import numpy as engine
+    from ..engine.numpy.alias import Alias
     from ..engine.numpy.traced import Traced, plain
 
     def level(leaf: Leaf) -> int:
@@ -55,7 +79,24 @@ def numpy_framework() -> Framework:
             return engine.Dual(leaf.value, leaf.tangent, leaf.level)
         return engine.Var(leaf.value, leaf.tape, leaf.index)
 
-    return Framework(engine, level, plain, share)
+    def mark(leaf: Leaf) -> Any:
+        return leaf.value  # a write makes a new value as long as somebody else holds the old one
+
+    def bar(leaf: Leaf, reason: str) -> None:
+        if isinstance(leaf, Traced):
+            leaf.alias = leaf.alias or Alias()
+            leaf.alias.refusal = reason
+
+    def follow(leaf: Leaf, other: Leaf) -> None:
+        if type(leaf) is type(other) and leaf.level == other.level:
+            leaf.become(other)
+
+    def root(leaf: Leaf) -> Leaf:
+        while isinstance(leaf, Traced) and leaf.alias is not None and leaf.alias.base is not None:
+            leaf = leaf.alias.base
+        return leaf
+
+    return Framework(engine, level, plain, share, mark=mark, bar=bar, root=root, follow=follow)
 
 
 def _missing(package: str, instead: str) -> Callable[[], Framework]:
@@ -106,15 +147,30 @@ def autograd_framework() -> Framework:
     return Framework(engine, level, plain, lambda box: box)
 
 
+def _is_tensor(leaf: Leaf) -> bool:
+    return isinstance(leaf, sys.modules["torch"].Tensor)
+
+
+def torch_framework() -> Framework:
+    """Programs on torch tensors: autograd follows them, and ``pebbling.torch`` runs the loop."""
+    # Loops come before torch in the order of layers, and only a tensor reaches forward.
+    node: Any = import_module("pebbling.torch.node")
+
+    def level(leaf: Leaf) -> int:
+        return int(_is_tensor(leaf) and leaf.requires_grad)
+
+    def plain(leaf: Leaf) -> Any:
+        return leaf.detach() if _is_tensor(leaf) else leaf
+
+    return Framework(node, level, plain, lambda tensor: tensor, node.execute)
+
+
 _PLAIN: set[type] = set()
 _loaded: dict[str, Framework] = {}
 _TABLE: dict[str, tuple[Callable[[Leaf], bool], Callable[[], Framework]]] = {
     "pebbling": (_traced_here, numpy_framework),
     "autograd": (_is_box, autograd_framework),
-    "torch": (
-        lambda leaf: getattr(leaf, "requires_grad", False),
-        _missing("torch", "use pebbling.torch.loop"),
-    ),
+    "torch": (_is_tensor, torch_framework),
     "jax": (
         lambda leaf: isinstance(leaf, sys.modules["jax"].core.Tracer),
         _missing("jax", "use pebbling.jax.fori_loop, scan or while_loop"),

@@ -40,7 +40,9 @@ class Node:
         self.width, self.leaves = len(state), [*state, *consts]
         levels = [framework.level(leaf) for leaf in self.leaves]
         self.level = max(levels)
-        self.places = [place for place, level in enumerate(levels) if level == self.level]
+        traced = [place for place, level in enumerate(levels) if level == self.level]
+        self.ties = _ties(self.leaves, traced, self.width)
+        self.places = [place for place in traced if place not in self.ties]
         self.outcome: Outcome | None = None
         self.traced: list[int] = []
 
@@ -50,7 +52,7 @@ class Node:
     def call(self) -> Outcome:
         """Run the loop in the middle of whatever differentiates it."""
         inputs = [self.leaves[place] for place in self.places]
-        for place in self.places:
+        for place in (*self.places, *self.ties):
             self.leaves[place] = None
         results = self.framework.engine.custom(self, inputs)
         outcome, self.outcome = self.outcome, None
@@ -77,6 +79,7 @@ class Node:
             live[self.width :],
             self.verify,
             self.written,
+            self.ties,
         )
         passage.sweep()
         final = passage.live if passage.watching else [True] * self.width
@@ -86,16 +89,20 @@ class Node:
         passage.let_go()
         return self._give(outcome, final), passage
 
-    def vjp(self, passage: Passage, cotangents: list[Any], into: list[Any] | None = None) -> list[Any]:
+    def vjp(self, passage: Passage, cotangents: list[Any], into: list[Any]) -> None:
         seeds: list[Any] = [None] * passage.outputs
         for place in reversed(self.traced):
             seeds[place] = cotangents.pop()
         sums: list[Any] = [None] * len(self.leaves)
-        if into is not None:
-            for place in reversed(self.places):
-                sums[place] = into.pop()
+        for place in reversed(self.places):
+            sums[place] = into.pop()
         passage.back(seeds, sums)
-        return [sums[place] for place in self.places]
+        for place, keeper in self.ties.items():
+            if sums[place] is not None:  # without a step, the cotangent of the result is that of the initial state
+                sums[keeper] = sums[place] if sums[keeper] is None else sums[keeper] + sums[place]
+        for place in self.places:
+            into.append(sums[place])
+            sums[place] = None
 
     def jvp(self, inputs: list[Any], tangents: list[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         leaves, _ = self._filled(inputs)
@@ -104,6 +111,9 @@ class Node:
         def whole(given: list[Any]) -> list[Any]:
             for (place, _), leaf in zip(moving, given):
                 leaves[place] = leaf
+            for place, keeper in self.ties.items():
+                leaf = leaves[keeper]
+                leaves[place] = self.framework.share(leaf) if self.framework.level(leaf) else leaf
             state, consts = leaves[: self.width], leaves[self.width :]
             leaves.clear()
             return self._give(straight(self.program, state, consts), [True] * self.width)
@@ -119,6 +129,8 @@ class Node:
         live = [False] * len(leaves)
         for place, leaf in zip(self.places, inputs):
             leaves[place], live[place] = leaf, True
+        for place, keeper in self.ties.items():
+            leaves[place], live[place] = leaves[keeper], True
         return leaves, live
 
     def _give(self, outcome: Outcome, final: list[bool]) -> list[Any]:
@@ -133,6 +145,14 @@ class Node:
             flat[place] = None
         self.outcome = _shaped(flat, outcome)
         return results
+
+
+def _ties(leaves: Leaves, places: list[int], width: int) -> dict[int, int]:
+    """Which places hold the same traced value as another one, an argument if there is one, and which that is."""
+    keepers: dict[int, int] = {}
+    for place in sorted(places, key=lambda place: (place < width, place)):
+        keepers.setdefault(id(leaves[place]), place)
+    return {place: keepers[id(leaves[place])] for place in places if keepers[id(leaves[place])] != place}
 
 
 def straight(program: Program, state: Leaves, consts: Leaves) -> Outcome:

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 from numpy import ndarray
 
-from ..chain import Action, Advance, EndForward, Free, Online, Record, Schedule, Store
+from ..chain import Advance, EndForward, Free, Online, Record, Schedule, Store
 from ..engine.protocol import Pullback
 from ..errors import ReplayError
 from .frameworks import Framework
 from .hidden import refuse_traced
 from .program import Leaves, Program
 from .replay import Replays
+from .runs import Runs
 from .shelf import Shelf
 from .wayback import WORKING, WayBack
 
@@ -51,14 +52,18 @@ class Passage:
         wanted: list[bool],
         verify: str | bool = "last",
         written: Sequence[int] = (),
+        ties: dict[int, int] | None = None,
     ) -> None:
-        """``live`` and ``wanted`` mark the leaves of the state and the constants that are differentiated."""
+        """``live`` and ``wanted`` mark the leaves of the state and the constants that are differentiated.
+
+        ``ties`` are the places that begin as the same value as another one.
+        """
         self.framework, self.program, self.schedule, self.level = framework, program, schedule, level
         self.width, self.consts = len(state), consts
         self.step_vjp = framework.engine.step_vjp
         self.live, self.reached, self.wanted = live, list(live), wanted
         self.shelf = Shelf(framework, written)
-        self.taped = Taped(program, self.width, framework, level)
+        self.taped = Taped(program, self.width, framework, level, ties or {})
         self.replays = Replays(verify, framework.plain)
         self.watching = not all(live)
         self.first: Leaves = []
@@ -112,10 +117,9 @@ class Passage:
         schedule = self.schedule
         assert isinstance(schedule, Schedule)
         self.steps = schedule.steps
-        self.actions: Iterator[Action] = iter(schedule)
+        self.actions: Iterator[Any] = schedule.coarse() if isinstance(schedule, Runs) else iter(schedule)
         shelf = self.shelf
         pending: int | None = None
-        action: Any
         for action in self.actions:
             kind = type(action)
             if pending is not None and kind is not Record:
@@ -190,11 +194,9 @@ class Passage:
     def tape(self, state: Leaves, start: int, stop: int, wrt: list[bool]) -> tuple[list[Any], Pullback]:
         """Run steps with a tape; ``state`` comes back empty. ``wrt`` marks the leaves to differentiate."""
         taped = self.taped
-        taped.start, taped.stop = start, stop
+        taped.start, taped.stop, taped.inputs = start, stop, state
         state += self.consts
-        results = self.step_vjp(taped, state, wrt)
-        state.clear()
-        return results
+        return self.step_vjp(taped, state, wrt)
 
     def record(self, start: int, stop: int, wrt: list[bool]) -> None:
         """Take steps from the working state with one tape that is kept until they are reversed."""
@@ -248,6 +250,7 @@ class Taped:
         "emitted",
         "flag",
         "framework",
+        "inputs",
         "level",
         "live",
         "looking",
@@ -255,23 +258,34 @@ class Taped:
         "program",
         "start",
         "stop",
+        "ties",
         "width",
     )
 
-    def __init__(self, program: Program, width: int, framework: Framework, level: int) -> None:
+    def __init__(
+        self, program: Program, width: int, framework: Framework, level: int, ties: dict[int, int] | None = None
+    ) -> None:
         self.program, self.width, self.framework, self.level = program, width, framework, level
+        self.ties = ties or {}
         self.start = self.stop = 0
         self.looking = True
         self.live: list[bool] = []
         self.flag: Any = None
         self.outs = 0
         self.emitted: list[int] = []
+        self.inputs: list[Any] = []
 
     def __call__(self, given: list[Any]) -> list[Any]:
         program, width = self.program, self.width
+        for place, keeper in self.ties.items():
+            # One value under two names: cotangents of both are added up in the order in which they come.
+            if place >= width or self.start == 0:
+                given[place] = self.framework.share(given[keeper])
         state, consts = given[:width], given[width:]
+        # A run of steps is long: the state before it must not live until its end.
+        given.clear()
+        self.inputs.clear()
         if not program.rich:
-            given.clear()
             state = program.advance(state, consts, self.start, self.stop)
             if self.looking:
                 self._look(state)

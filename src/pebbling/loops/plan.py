@@ -4,11 +4,18 @@ A budget in bytes is met by measuring the first step with Python's memory tracin
 step allocates, what its tape holds, and what its reversal allocates. Besides what the schedule keeps, a
 run holds the working state, the final one, the cotangents before and after a step and those of the
 constants. Steps that need more than the first one can exceed the budget by as much.
+
+Slots are snapshots, and a gradient replays exactly as often as binomial checkpointing has to. Under two
+derivatives, where a replay costs several times a plain step, slots are memory: tapes take the place of
+snapshots where they are no larger, and neighbouring steps are taped at once. The same is done within
+budgets in bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,15 +30,22 @@ from ..units import format_bytes, parse_bytes
 from .frameworks import Framework
 from .passage import Taped
 from .program import Leaves, Program
+from .runs import Runs
 from .shelf import Shelf
 
 BOOKKEEPING = 24 * 1024
 """The run's own objects: the stream of actions, the tables of slots, lists of leaves."""
+SPARE = 16 * 1024
+"""What a loop under two derivatives may keep besides twice its slots: the run's own objects don't become more."""
 PER_LEAF = 320
 """What one leaf of a snapshot takes besides its values: the array's header, its place and its lock."""
 TAPES_FROM = 16 * 1024 * 1024
 """Budgets from which a plan that keeps tapes beside states is worth its own tables, which take ``TABLES``."""
 TABLES = 1024 * 1024
+OBJECTS = 0.1
+"""By how much a tape may be larger than a state and still take its place: it has more objects, if no more values."""
+WORTH_MEASURING = 16
+"""Steps up to which it is not worth measuring one, where only time depends on it."""
 MOST_ROOM = 256
 """States of room beyond which such a plan takes longer to find than it saves."""
 
@@ -69,13 +83,20 @@ class Settle:
         if self.budget.memory is None:
             if number is None:
                 return Online(UNKNOWN_LENGTH_SLOTS if slots is None else slots)
-            return Revolve(number, default_slots(number) if slots is None else slots)
+            slots = default_slots(number) if slots is None else slots
+            twice = any(map(node.framework.level, [*state, *consts]))
+            if not twice or number <= WORTH_MEASURING:
+                return Revolve(number, slots)
+            measured = self._measure(node, state, consts, [*live, *wanted])
+            slots += SPARE // max(measured.state, measured.tape)
+            return Runs(number, slots, max(1, ceil(measured.tape / measured.state - OBJECTS)))
         if number == 0 or (number is None and not program.goes_on(state, 0)):
             return StoreAll(0) if number == 0 else Online(1)
-        limit = parse_bytes(self.budget.memory)
-        taped = Taped(program, node.width, node.framework, node.level)
-        measured = measure(node.framework, program, taped, state, consts, [*live, *wanted], node.written)
-        return _within(limit, number, measured, program)
+        measured = self._measure(node, state, consts, [*live, *wanted])
+        return within(parse_bytes(self.budget.memory), number, measured, program)
+
+    def _measure(self, node: Any, state: Leaves, consts: Leaves, wrt: list[bool]) -> Measured:
+        return measure(node.framework, node.program, state, consts, wrt, node.written, node.level)
 
 
 def check_length(budget: Budget, program: Program) -> None:
@@ -98,14 +119,15 @@ def check_length(budget: Budget, program: Program) -> None:
 def measure(
     framework: Framework,
     program: Program,
-    taped: Taped,
     state: Leaves,
     consts: Leaves,
     wrt: list[bool],
-    written: Any,
+    written: Sequence[int] = (),
+    level: int = 0,
 ) -> Measured:
     """Run the first step without and with a tape, and back, and see what it takes."""
     width = len(state)
+    taped = Taped(program, width, framework, level)
     shelf = Shelf(framework, written)
     shelf.put(0, state)
     taped.start, taped.stop = 0, 1
@@ -113,11 +135,14 @@ def measure(
         after = program.advance(shelf.get(0), consts, 0, 1)
     values = max(forward.held, _nbytes(framework, after), _nbytes(framework, state))
     del after
+    wrt = _reached(framework, taped, [*shelf.get(0), *consts], wrt)
     with Traced() as turn:
         with Traced() as recorded:
             outputs, pullback = framework.engine.step_vjp(taped, [*shelf.get(0), *consts], wrt)
         differentiable = framework.engine.differentiable
-        seeds = [leaf if differentiable(leaf) else None for leaf in outputs]
+        # Python numbers can be values, but a cotangent has a dtype.
+        seeds = [np.asarray(leaf)[()] if type(leaf) in (float, complex) else leaf for leaf in outputs]
+        seeds = [leaf if differentiable(leaf) else None for leaf in seeds]
         into: list[Any] = [None] * len(wrt)
         outputs.clear()
         with np.errstate(all="ignore"):
@@ -127,7 +152,17 @@ def measure(
     return Measured(size, forward.peak, recorded.held, turn.peak, constants)
 
 
-def _within(limit: int, number: int | None, measured: Measured, program: Program) -> Schedule | Online:
+def _reached(framework: Framework, taped: Taped, inputs: Leaves, wrt: list[bool]) -> list[bool]:
+    """What later steps differentiate, whose tapes are then larger: ``wrt``, and what step after step reaches."""
+    before: list[bool] = []
+    while not all(wrt[: taped.width]) and wrt != before:
+        framework.engine.step_vjp(taped, list(inputs), wrt)
+        before, wrt = wrt, [one or other for one, other in zip(wrt, taped.live)] + wrt[taped.width :]
+    return wrt
+
+
+def within(limit: int, number: int | None, measured: Measured, program: Program) -> Schedule | Online:
+    """The schedule of the fewest forwards whose run stays within ``limit`` bytes."""
     free = limit - measured.working
     size = max(measured.state, 1)
     if number is None:
@@ -142,7 +177,7 @@ def _within(limit: int, number: int | None, measured: Measured, program: Program
     with_tapes = (free - TABLES) // size
     tape = max(1, -(-measured.tape // size))
     if limit < TAPES_FROM or with_tapes < tape or room > MOST_ROOM:
-        return Revolve(number, min(room, number))
+        return Runs(number, min(room, number), max(1, -(-100 * measured.tape // size)) / 100)
     return Mixed(number, with_tapes, tape)
 
 

@@ -89,6 +89,8 @@ def run(
 def execute(program: Program, state: Leaves, consts: Leaves, options: Options, written: Sequence[int] = ()) -> Outcome:
     """Run a program plainly, or as one node of the framework that follows its leaves."""
     framework = framework_of([*state, *consts])
+    if framework is not None and framework.execute is not None:
+        return framework.execute(program, state, consts, options, written)
     if framework is not None:
         return Node(framework, program, state, consts, options.settle, options.verify, written).call()
     if options.schedule is not None:

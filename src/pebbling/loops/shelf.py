@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from ..engine.numpy.hold import unlock
 from ..tree import kind_of
 from ..tree.leaves import OTHER
 from .frameworks import Framework
@@ -50,14 +51,14 @@ class Shelf:
 
     def free(self, slot: int) -> None:
         """Empty a slot."""
-        for leaf in self._slots.pop(slot):
-            if type(leaf) is ndarray:
-                self._unlock(leaf)
+        self.take(slot)
 
     def take(self, slot: int) -> list[Any]:
         """A state, out of its slot."""
-        state = self.get(slot)
-        self.free(slot)
+        state = self._slots.pop(slot)
+        for leaf in state:
+            if type(leaf) is ndarray:
+                self._unlock(leaf)
         return state
 
     def lock(self, leaf: ndarray) -> None:
@@ -80,7 +81,7 @@ class Shelf:
             entry[1] -= 1
             if entry[1] == 0:
                 del self._locks[id(leaf)]
-                leaf.flags.writeable = True
+                unlock(leaf)
 
     def clear(self) -> None:
         """Let go of everything."""
@@ -88,7 +89,7 @@ class Shelf:
         locked = [leaf for leaf, _ in self._locks.values()]
         self._locks.clear()
         for leaf in sorted(locked, key=_depth):
-            leaf.flags.writeable = True
+            unlock(leaf)
 
     def __del__(self) -> None:
         if self._locks:

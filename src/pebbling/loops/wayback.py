@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..chain import Action, Advance, Free, Record, Restore, Reverse, Store, Turn
+from ..chain import Advance, Free, Record, Restore, Reverse, Store, Turn
+from .runs import Run
 
 if TYPE_CHECKING:
     from .passage import Passage
@@ -35,20 +36,19 @@ class WayBack:
         self.wrt = [*passage.reached, *passage.wanted]
         into[:width] = self.none
 
-    def go(self, actions: Iterable[Action]) -> None:
+    def go(self, actions: Iterable[Any]) -> None:
         """Take the actions one by one."""
         passage, shelf, program = self.passage, self.passage.shelf, self.passage.program
         consts, tapes, replays = passage.consts, passage.tapes, passage.replays
         state = shelf.take(WORKING) if passage.at_last else []
         pending, at = None, 0
-        action: Any
         for action in actions:
             kind = type(action)
             if pending is not None and kind is not Record:
                 state = self._record(state, pending, at)
                 pending = None
             if kind is Turn:
-                self._turn(state, action[0])
+                self._turn(state, action[0], action[0] + 1)
             elif kind is Restore:
                 state = shelf.get(action[1])
             elif kind is Advance:
@@ -57,6 +57,9 @@ class WayBack:
                     state = self._advance_seen(state, start, stop)
                 else:
                     state = program.advance(state, consts, start, stop)
+            elif kind is Run:
+                start, stop, slot = action
+                self._turn(state if slot < 0 else shelf.take(slot), start, stop)
             elif kind is Store:
                 shelf.put(action[1], state)
             elif kind is Free:
@@ -70,13 +73,14 @@ class WayBack:
                 del block
         self.into[: self.width] = self._summed()
 
-    def _turn(self, state: list[Any], step: int) -> None:
+    def _turn(self, state: list[Any], start: int, stop: int) -> None:
+        """Steps ``start … stop-1`` with a tape, and back."""
         passage = self.passage
-        outputs, pullback = passage.tape(state, step, step + 1, self.wrt)
-        if step >= self.seen_from:
-            passage.see(step + 1, outputs[: self.width])
+        outputs, pullback = passage.tape(state, start, stop, self.wrt)
+        if stop > self.seen_from:
+            passage.see(stop, outputs[: self.width])
         outputs.clear()
-        self._pull(step, step + 1, passage.taped.outs, pullback)
+        self._pull(start, stop, passage.taped.outs, pullback)
 
     def _record(self, state: list[Any], start: int, stop: int) -> list[Any]:
         passage = self.passage

@@ -2,7 +2,6 @@
 
 from .chart import tradeoff
 from .compare import Comparison, Curve, compare
-from .demo import demo
 from .pebbles import pebbles
 from .sheet import Sheet, read_report, read_sheet
 from .text import table
@@ -12,7 +11,6 @@ __all__ = [
     "Curve",
     "Sheet",
     "compare",
-    "demo",
     "pebbles",
     "read_report",
     "read_sheet",

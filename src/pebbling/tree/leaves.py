@@ -64,7 +64,8 @@ class Other(Carried):
     name = "other"
 
     def copy(self, leaf: Any) -> Any:
-        return copy.deepcopy(leaf)
+        # deepcopy would do the same, and leave hundreds of kB of tuples in Python's free lists, which budgets count.
+        return pickle.loads(pickle.dumps(leaf, 5)) if is_generator(leaf) else copy.deepcopy(leaf)
 
     def nbytes(self, leaf: Any) -> int:
         try:
@@ -75,6 +76,11 @@ class Other(Carried):
 
 
 PLAIN, OTHER = Carried(), Other()
+
+
+def is_generator(leaf: Any) -> bool:
+    """Whether a leaf is one of NumPy's random generators."""
+    return type(leaf).__module__ == "numpy.random._generator"
 
 
 def kind_of(leaf: Any) -> Kind | Carried:

@@ -7,7 +7,7 @@ from sys import getrefcount
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import add, multiply, ndarray
 
 from .alias import link, shares
 from .arraylike import Array
@@ -20,6 +20,8 @@ from .traced import numbers
 from .var import ARRAYS, OPERATORS
 
 NUMBERS = frozenset({float, int, np.float64, np.float32})
+SMALL = 1024  # bytes up to which NumPy has memory at hand, so that looking for some to use again does not pay
+_OBJECTS = np.dtype(object)
 
 
 class Dual(Array):
@@ -89,13 +91,19 @@ class Dual(Array):
         return result
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if not kwargs and len(inputs) == 1:
-            slope = UNARY.get(ufunc)
-            if slope is not None and method == "__call__":
-                x, t = self.value, self.tangent
-                out = ufunc(x)
-                return Dual(out, None if t is None else t * slope(out, x)(), self.level)
-        elif not kwargs and method == "__call__" and ufunc in OPERATORS and isinstance(self.value, ndarray):
+        found = UNARY.get(ufunc)
+        if found is not None and method == "__call__" and not kwargs:
+            of_result, slope = found
+            x, t = self.value, self.tangent
+            out = ufunc(x)
+            if t is not None:
+                factor = slope(out if of_result else x)
+                if type(factor) is ndarray and factor.nbytes > SMALL and _is_new(factor, t):
+                    t = multiply(t, factor, factor)
+                else:
+                    t = t * factor
+            return Dual(out, t, self.level)
+        if not kwargs and method == "__call__" and ufunc in OPERATORS and isinstance(self.value, ndarray):
             forward, reflected = OPERATORS[ufunc]
             left, right = inputs
             return getattr(self, forward)(right) if left is self else getattr(self, reflected)(left)
@@ -103,6 +111,11 @@ class Dual(Array):
 
     def __add__(self, other: Any) -> Any:
         x, t = self.value, self.tangent
+        if type(other) is ndarray is type(x) and other.dtype is x.dtype:
+            out = x + other
+            if t is None or out.shape == t.shape:
+                return Dual(out, t, self.level)
+            return Dual(out, _spread(t, out), self.level)
         if type(other) is Dual and other.level == self.level:
             y, u = other.value, other.tangent
             if t is not None and u is not None:
@@ -116,7 +129,9 @@ class Dual(Array):
         else:
             return super().__add__(other)
         out = x + y
-        return Dual(out, None if t is None else _spread(t, out), self.level)
+        if t is not None and not (type(out) is type(t) is ndarray and out.dtype is t.dtype and out.shape == t.shape):
+            t = _spread(t, out)
+        return Dual(out, t, self.level)
 
     def __sub__(self, other: Any) -> Any:
         x, t = self.value, self.tangent
@@ -129,14 +144,20 @@ class Dual(Array):
         else:
             return super().__sub__(other)
         out = x - y
-        return Dual(out, None if t is None else _spread(t, out), self.level)
+        if t is not None and not (type(out) is type(t) is ndarray and out.dtype is t.dtype and out.shape == t.shape):
+            t = _spread(t, out)
+        return Dual(out, t, self.level)
 
     def __mul__(self, other: Any) -> Any:
         x, t = self.value, self.tangent
+        if type(other) is ndarray is type(x) and other.dtype is not _OBJECTS:
+            return Dual(x * other, None if t is None else t * other, self.level)
         if type(other) is Dual and other.level == self.level:
             y, u = other.value, other.tangent
             if t is not None and u is not None:
-                t = t * y + x * u
+                t, u = t * y, x * u
+                t = add(t, u, t) if type(t) is ndarray and t.nbytes > SMALL and _is_new(t, u) else t + u
+                u = None
             elif t is not None:
                 t = t * y
             elif u is not None:
@@ -247,7 +268,13 @@ ARRAYS.add(Dual)
 
 
 def _is_constant(other: Any) -> bool:
-    return type(other) in NUMBERS or (type(other) is ndarray and other.dtype.kind != "O")
+    return type(other) in NUMBERS or (type(other) is ndarray and other.dtype is not _OBJECTS)
+
+
+def _is_new(array: ndarray, like: Any) -> bool:
+    """Whether only the caller refers to ``array``, so that a result that looks like ``like`` may be put there."""
+    new = getrefcount(array) == ONLY_HERE + 1 and array.base is None
+    return new and type(like) is ndarray and array.dtype is like.dtype and array.shape == like.shape
 
 
 def _is_plain(value: Any) -> bool:

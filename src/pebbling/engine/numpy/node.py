@@ -40,16 +40,22 @@ def custom(call: Custom, inputs: Sequence[Any]) -> list[Any]:
 
 def _pull_custom(grads: list[Any], entry: Any) -> None:
     _, call, residue, sources = entry
-    parts = call.vjp(residue, grads[-1])
-    if len(parts) != len(sources):
-        raise ValueError(f"the vjp of {call!r} returned {len(parts)} cotangents for {len(sources)} inputs")
-    for position, (source, part) in enumerate(zip(sources, parts)):
+    into: list[Any] = []
+    for source in sources:
+        into.append(None if source is None else grads[source[0]])
+        if source is not None:
+            grads[source[0]] = None  # the list that is passed on has it alone, and can add to it in place
+    call.vjp(residue, grads[-1], into)
+    if len(into) != len(sources):
+        raise ValueError(f"the vjp of {call!r} left {len(into)} cotangents for {len(sources)} inputs")
+    for position in reversed(range(len(sources))):
+        source, part = sources[position], into.pop()
         if source is None or part is None:
             continue
         i, shape, dtype = source
         if meta(part)[0] != shape:
             raise ValueError(
-                f"the vjp of {call!r} returned a cotangent of shape {meta(part)[0]} for input {position}, "
+                f"the vjp of {call!r} gave a cotangent of shape {meta(part)[0]} for input {position}, "
                 f"which has shape {shape}"
             )
         accumulate(grads, i, fit(part, shape, dtype))

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .tape import accumulate, fit, meta
+from numpy import ndarray
+
+from .tape import accumulate, fit, is_own, meta
+
+ADD = "add"
+"""The attribute of a vjp that adds its result to a sum, ``add(total, g)``, where that takes less than having it."""
 
 
 def pull_same(grads: list[Any], entry: Any) -> None:
@@ -112,12 +117,18 @@ def pull_over(grads: list[Any], entry: Any) -> None:
 
 
 def pull_unary(grads: list[Any], entry: Any) -> None:
+    """``y = f(x)``, element by element: (pull, x, slope, what it is a function of)."""
+    _, i, slope, at = entry
+    if grads[i] is None:
+        grads[i] = grads[-1] * slope(at)
+    else:
+        accumulate(grads, i, grads[-1] * slope(at))
+
+
+def pull_slope(grads: list[Any], entry: Any) -> None:
     """``y = f(x)``, element by element: (pull, x, slope)."""
     _, i, slope = entry
-    if grads[i] is None:
-        grads[i] = grads[-1] * slope()
-    else:
-        accumulate(grads, i, grads[-1] * slope())
+    accumulate(grads, i, grads[-1] * slope())
 
 
 def pull_elementwise(grads: list[Any], entry: Any) -> None:
@@ -131,10 +142,15 @@ def pull_primitive(grads: list[Any], entry: Any) -> None:
     """``y = f(x, …)``: (pull, [(x, vjp, shape, dtype), …])."""
     g = grads[-1]
     for i, vjp, shape, dtype in entry[1]:
+        add = getattr(vjp, ADD, None)
+        if add is not None and type(g) is ndarray and g.dtype is dtype and is_own(grads, i):
+            add(grads[i], g)
+            continue
         part = vjp(g)
         if part.shape != shape or part.dtype is not dtype:
             part = fit(part, shape, dtype)
         accumulate(grads, i, part)
+        part = None  # it may be large, and the next one is computed before this name is bound again
 
 
 def pull_item(grads: list[Any], entry: Any) -> None:

@@ -71,9 +71,9 @@ def run_taped(
     """``step_vjp`` on a given tape."""
     sources: list[int] = []
     given = list(inputs)
-    for i, value in enumerate(inputs):
-        if (wrt is None or wrt[i]) and differentiable(value):
-            given[i] = Var(value, tape, len(sources))
+    for i in range(len(given)):  # no name for a value, which would keep it alive while the step runs
+        if (wrt is None or wrt[i]) and differentiable(given[i]):
+            given[i] = Var(given[i], tape, len(sources))
             tape.append(None)
             sources.append(i)
     tape.leaves = len(sources)

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from .kinds import Composed, Derivatives, Elementwise, Flat, Kind, Primitive, Slope
+from .kinds import Composed, Derivatives, Elementwise, Flat, Kind, Linear, Primitive, Slope
 from .refuse import name_of, refuse
 
 TABLE: dict[Any, Kind] = {}
-UNARY: dict[Any, Slope] = {}
+UNARY: dict[Any, tuple[bool, Linear]] = {}
 _LATER = {"scipy.special": ".rules.special"}
 
 
@@ -81,10 +81,21 @@ def elementwise(func: Any, *slopes: Slope | None) -> None:
     TABLE[func] = Elementwise(func, slopes)
 
 
-def unary(func: Any, slope: Slope) -> None:
-    """Register a ufunc of one argument whose slope has the dtype of the result, holomorphic if it takes complex."""
-    elementwise(func, slope)
-    UNARY[func] = slope
+def unary(
+    func: Any, *, of_result: Linear | None = None, of_argument: Linear | None = None, constant: float | None = None
+) -> None:
+    """Register a ufunc of one argument by its slope: a function of its result or of its argument, or a constant.
+
+    The slope has the dtype of the result; if the ufunc takes complex numbers, it is holomorphic.
+    """
+    if of_result is not None:
+        elementwise(func, lambda y, x: lambda: of_result(y))
+        UNARY[func] = True, of_result
+    elif of_argument is not None:
+        elementwise(func, lambda y, x: lambda: of_argument(x))
+        UNARY[func] = False, of_argument
+    else:
+        elementwise(func, lambda y, x: lambda: constant)
 
 
 def composed(*funcs: Any, exact: bool = False) -> Callable[[Callable[..., Any]], Any]:

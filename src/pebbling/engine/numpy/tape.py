@@ -35,7 +35,6 @@ class Tape(list):
     __slots__ = ("held", "leaves", "level")
 
     def __init__(self) -> None:
-        super().__init__()
         self.level = next(_levels)
         self.leaves = 0
         self.held: dict[int, Lock] = {}

@@ -110,15 +110,14 @@ class Var(Array):
         return result
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if not kwargs and len(inputs) == 1:
-            slope = UNARY.get(ufunc)
-            if slope is not None and method == "__call__":
-                x = self.value
-                out = ufunc(x)
-                tape = self.tape
-                tape.append((pulls.pull_unary, self.index, slope(out, x)))
-                return Var(out, tape, len(tape) - 1)
-        elif not kwargs and method == "__call__" and ufunc in OPERATORS and type(self.value) in ARRAYS:
+        found = UNARY.get(ufunc)
+        if found is not None and method == "__call__" and not kwargs:
+            of_result, slope = found
+            x, tape = self.value, self.tape
+            out = ufunc(x)
+            tape.append((pulls.pull_unary, self.index, slope, out if of_result else x))
+            return Var(out, tape, len(tape) - 1)
+        if not kwargs and method == "__call__" and ufunc in OPERATORS and type(self.value) in ARRAYS:
             forward, reflected = OPERATORS[ufunc]
             left, right = inputs
             return getattr(self, forward)(right) if left is self else getattr(self, reflected)(left)
@@ -229,7 +228,7 @@ class Var(Array):
         if type(x) in ARRAYS and (type(other) is int or type(other) is float):
             out = x**other
             if out.dtype is x.dtype:
-                tape.append((pulls.pull_unary, self.index, base_slope(out, x, other)))
+                tape.append((pulls.pull_slope, self.index, base_slope(out, x, other)))
                 return Var(out, tape, len(tape) - 1)
         return super().__pow__(other)
 

@@ -36,7 +36,7 @@ def base_slope(z: Any, x: Any, p: Any) -> Any:
     """The slope of ``x ** p`` in ``x``."""
     if type(p) in (int, float):
         if p == 2:
-            return lambda: 2 * x
+            return lambda: 2.0 * x
         return (lambda: p * x ** (p - 1)) if p != 0 else (lambda: 0.0)
     return lambda: p * x ** np.where(p == 0, 1, p - 1)
 

@@ -14,35 +14,42 @@ from ..traced import plain
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
-unary(np.exp, lambda y, x: lambda: y)
-unary(np.exp2, lambda y, x: lambda: y * LN2)
-unary(np.expm1, lambda y, x: lambda: y + 1)
-unary(np.log, lambda y, x: lambda: 1 / x)
-unary(np.log2, lambda y, x: lambda: 1 / (x * LN2))
-unary(np.log10, lambda y, x: lambda: 1 / (x * LN10))
-unary(np.log1p, lambda y, x: lambda: 1 / (1 + x))
-unary(np.sqrt, lambda y, x: lambda: 0.5 / y)
-unary(np.cbrt, lambda y, x: lambda: 1 / (3 * y * y))
-unary(np.square, lambda y, x: lambda: 2 * x)
-unary(np.reciprocal, lambda y, x: lambda: -y * y)
+unary(np.exp, of_result=lambda y: y)
+unary(np.exp2, of_result=lambda y: y * LN2)
+unary(np.expm1, of_result=lambda y: y + 1)
+unary(np.log, of_argument=lambda x: 1.0 / x)
+unary(np.log2, of_argument=lambda x: 1 / (x * LN2))
+unary(np.log10, of_argument=lambda x: 1 / (x * LN10))
+unary(np.log1p, of_argument=lambda x: 1 / (1 + x))
+unary(np.sqrt, of_result=lambda y: 0.5 / y)
+unary(np.cbrt, of_result=lambda y: 1 / (3 * y * y))
+unary(np.square, of_argument=lambda x: 2.0 * x)
+unary(np.reciprocal, of_result=lambda y: -y * y)
 
-unary(np.sin, lambda y, x: lambda: np.cos(x))
-unary(np.cos, lambda y, x: lambda: -np.sin(x))
-unary(np.tan, lambda y, x: lambda: 1 + y * y)
-unary(np.arcsin, lambda y, x: lambda: 1 / np.sqrt(1 - x * x))
-unary(np.arccos, lambda y, x: lambda: -1 / np.sqrt(1 - x * x))
-unary(np.arctan, lambda y, x: lambda: 1 / (1 + x * x))
-unary(np.sinh, lambda y, x: lambda: np.cosh(x))
-unary(np.cosh, lambda y, x: lambda: np.sinh(x))
-unary(np.tanh, lambda y, x: lambda: 1 - y * y)
-unary(np.arcsinh, lambda y, x: lambda: 1 / np.sqrt(1 + x * x))
-unary(np.arccosh, lambda y, x: lambda: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)))
-unary(np.arctanh, lambda y, x: lambda: 1 / (1 - x * x))
-unary(np.deg2rad, lambda y, x: lambda: math.pi / 180)
-unary(np.radians, lambda y, x: lambda: math.pi / 180)
-unary(np.rad2deg, lambda y, x: lambda: 180 / math.pi)
-unary(np.degrees, lambda y, x: lambda: 180 / math.pi)
-unary(np.fabs, lambda y, x: lambda: np.sign(x))
+unary(np.sin, of_argument=np.cos)
+unary(np.cos, of_argument=lambda x: -np.sin(x))
+unary(np.tan, of_result=lambda y: 1 + y * y)
+unary(np.arcsin, of_argument=lambda x: 1 / np.sqrt(1 - x * x))
+unary(np.arccos, of_argument=lambda x: -1 / np.sqrt(1 - x * x))
+unary(np.arctan, of_argument=lambda x: 1.0 / (1.0 + x * x))
+unary(np.sinh, of_argument=np.cosh)
+unary(np.cosh, of_argument=np.sinh)
+unary(np.arcsinh, of_argument=lambda x: 1 / np.sqrt(1 + x * x))
+unary(np.arccosh, of_argument=lambda x: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)))
+unary(np.arctanh, of_argument=lambda x: 1 / (1 - x * x))
+unary(np.deg2rad, constant=math.pi / 180)
+unary(np.radians, constant=math.pi / 180)
+unary(np.rad2deg, constant=180 / math.pi)
+unary(np.degrees, constant=180 / math.pi)
+unary(np.fabs, of_argument=np.sign)
+
+
+def _tanh_slope(y: Any) -> Any:
+    square = y * y
+    return np.subtract(1.0, square, square) if type(square) is np.ndarray else 1.0 - square
+
+
+unary(np.tanh, of_result=_tanh_slope)
 
 
 def _sinc_slope(y: Any, x: Any) -> Any:

@@ -8,14 +8,27 @@ from typing import Any
 
 import numpy as np
 
+from ..pulls import ADD
 from ..refuse import refuse
 from ..table import composed, rule
 
 BOTH = slice(2)
 
 
+BLOCK = 16 * 1024
+"""Elements of an outer product that are computed at a time where it is added to a sum."""
+
+
 def _turn(x: Any) -> Any:
     return np.swapaxes(x, -1, -2)
+
+
+def _add_outer(total: np.ndarray, g: np.ndarray, b: np.ndarray) -> None:
+    """``total += g[:, None] * b`` without ever having the whole product."""
+    rows = max(1, BLOCK // b.size)
+    for start in range(0, g.size, rows):
+        part = total[start : start + rows]
+        np.add(part, g[start : start + rows, None] * b, part)
 
 
 @rule(np.matmul, operator.matmul, arrays=BOTH)
@@ -30,10 +43,13 @@ def matmul(y: Any, a: Any, b: Any) -> Any:
     def right(g: Any) -> Any:
         if first == 1:
             return np.multiply.outer(a, g) if second < 3 else a[:, None] * g[..., None, :]
-        if second == 1:
+        if second == 1 and first > 2:
             return np.sum(a * g[..., None], axis=tuple(range(np.ndim(g))))
         return np.matmul(_turn(a), g)
 
+    plain = type(a) is type(b) is np.ndarray and a.dtype is b.dtype
+    if plain and first == 2 and second == 1 and a.size > BLOCK:
+        setattr(left, ADD, lambda total, g: _add_outer(total, g, b))
     return [left, right], [lambda t: np.matmul(t, b), lambda t: np.matmul(a, t)]
 
 
