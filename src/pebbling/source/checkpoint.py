@@ -1,0 +1,83 @@
+"""The decorator that makes every loop of a function a checkpointed one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from ..chain import Online, Schedule
+from ..loops.runtime import Options
+from .facts import find_loops
+from .parse import RUNTIME, build, parse, plain_function, refuse
+from .rewrite import Rewrite
+from .runtime import Runtime
+from .shares import shares
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def checkpoint(f: F) -> F: ...
+@overload
+def checkpoint(
+    *,
+    slots: int | None = None,
+    memory: float | str | None = None,
+    schedule: Schedule | Online | None = None,
+    verify: str | bool = "last",
+) -> Callable[[F], F]: ...
+def checkpoint(
+    f: Any = None,
+    *,
+    slots: int | None = None,
+    memory: float | str | None = None,
+    schedule: Schedule | Online | None = None,
+    verify: str | bool = "last",
+) -> Any:
+    """Make every ``for`` and ``while`` loop of a function a checkpointed one: a decorator, with or without options.
+
+    The function means the same as before, on plain arrays and under any derivative. A derivative
+    through it replays each loop within the budget: at most one of ``slots`` (snapshots of each loop,
+    that of its initial state included), ``memory`` (bytes; loops side by side share it, and those inside
+    of a loop have half of its part) and ``schedule`` (for a function with one loop). With none, each
+    loop has the fewest slots for which no step is advanced more than twice (32 where its length is
+    unknown). ``verify`` compares states that are computed again with those of the first time: the
+    last one, all of them ("all"), or none (False).
+
+    What can't be replayed exactly is refused with ``SourceError``, which names the line and the way out.
+
+    >>> import numpy as np, pebbling as pb
+    >>> from pebbling.source.demo import decay
+    >>> pb.grad(checkpoint(slots=4)(decay))(np.array([0.5, 1.0])).round(6)
+    array([0.366032, 0.366032])
+    """
+    options = Options(slots, memory, schedule, verify)
+    if f is None:
+        return lambda function: _transformed(function, options)
+    return _transformed(f, options)
+
+
+def _transformed(f: Any, options: Options) -> Any:
+    function = plain_function(f)
+    tree = parse(function)
+    loops = find_loops(function, tree)
+    if not loops:
+        refuse(
+            function,
+            tree.lineno,
+            f"{function.__qualname__} has no for or while loop of its own to checkpoint",
+            "decorate the function that has it",
+        )
+    if options.schedule is not None and len(loops) > 1:
+        raise ValueError(
+            f"a schedule is for one loop, and {function.__qualname__} has {len(loops)}: give slots or memory"
+        )
+    facts = list(loops.values())
+    code = function.__code__
+    known = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    parameters = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    runtime = Runtime(facts, shares(options, facts))
+    Rewrite(loops, known).function(tree, {*code.co_varnames[:parameters], *code.co_freevars})
+    new = build(function, tree, runtime)
+    setattr(new, RUNTIME, runtime)
+    return new

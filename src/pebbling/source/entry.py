@@ -1,0 +1,244 @@
+"""The objects that one run of a loop begins with: which are its state, which stay as they are.
+
+A name that the loop binds and needs again is state. A name that it only reads is a constant, unless it
+holds something that the loop could change without naming it: a list, a dict or an object that is
+handed to a function or whose method is called. Arrays among the constants are locked while the loop
+runs; if a function writes into one all the same, the run begins anew with that name as state.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import types
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from ..errors import SourceError
+from ..loops.frameworks import Framework
+from .containers import container_of
+from .facts import Facts
+from .graph import CONST, UNBOUND, Taken, is_fixed, rebinds, shared
+
+SOURCES = "the items of the loop"
+OUTSIDE = "outside"
+
+
+class Entry:
+    """The objects of a loop before its first step."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        state: Sequence[Any],
+        consts: Sequence[Any],
+        emits: Sequence[Any],
+        sources: Sequence[Any],
+        promoted: set[str],
+    ) -> None:
+        """``promoted`` are constants that turned out to change, ``sources`` what the loop iterates over."""
+        self.facts = facts
+        named = dict(zip([*facts.consts, *facts.emits], [*consts, *emits]))
+        carried = [name for name in facts.consts if name in promoted or _may_change(facts, name, named[name])]
+        carried += [name for name in facts.emits if name in promoted]
+        self.fixed = [name for name in facts.consts if name not in carried]
+        self.carried = carried
+        """Constants by name that are state after all."""
+        self.names = [*facts.state, *carried]
+        roots = [*zip(facts.state, state), *[(name, named[name]) for name in carried]]
+        first = Taken({}, fresh=True)
+        for _, value in roots:
+            first.take(value)
+        self.sources_carried = SOURCES in promoted or any(_is_state(first, source) for source in sources)
+        if self.sources_carried:
+            roots += [(SOURCES, source) for source in sources]
+        held = _unwritten(roots, facts, facts.written | facts.promoted_paths)
+        self.const_roots = [(name, named[name]) for name in self.fixed]
+        self.const_roots += [] if self.sources_carried else [(SOURCES, source) for source in sources]
+        self._take(roots, held)
+        self.is_simple = not carried and not sources and not held and not any(map(_is_container, self.const_shapes))
+        """Whether constants are leaves, and state is what the loop binds."""
+
+    def _take(self, roots: list[tuple[str, Any]], held: list[tuple[str, Any]]) -> None:
+        """Take everything apart; ``held`` are arrays inside of objects of the state that stay what they are."""
+        self.given = Taken({}, fresh=True)
+        self.const_roots += held
+        for _, value in held:
+            self.given.take(value)
+        known = {id(one): (CONST, place) for place, one in enumerate(self.given.objects)}
+        self.taken = Taken(known, fresh=True)
+        self.owners: list[str] = []
+        """To which name each token belongs."""
+        shapes = []
+        for name, value in roots:
+            shapes.append(self.taken.take(value))
+            self.owners += [name] * (len(self.taken.objects) - len(self.owners))
+        self.shapes = tuple(shapes)
+        self.originals = self.taken.objects
+        self.leaves = list(self.taken.leaves)
+        self.most = len(self.leaves) + len(held)
+        self.given = Taken({id(one): (OUTSIDE, token) for token, one in enumerate(self.originals)}, fresh=True)
+        self.const_shapes, self.const_ends = [], []
+        for _, value in [
+            *self.const_roots[len(self.const_roots) - len(held) :],
+            *self.const_roots[: -len(held) or None],
+        ]:
+            self.const_shapes.append(self.given.take(value))
+            self.const_ends.append(len(self.given.objects))
+        self.const_names = [name for name, _ in held] + [name for name, _ in self.const_roots[: -len(held) or None]]
+        self.first_const = len(held)
+        """Where the constants that the loop's function takes begin among all."""
+
+    def shared_with_state(self) -> list[str]:
+        """Constants that reach an object of the state: they have to be state as well."""
+        return [name for name, shape in zip(self.const_names, self.const_shapes) if _mentions(shape)]
+
+    def check_copies(self) -> None:
+        """Refuse an object of which there can be no snapshot."""
+        for owner, value in zip(self.owners, self.originals):
+            if container_of(type(value)) is None and not hasattr(value, "dtype") and not is_fixed(value):
+                try:
+                    copy.deepcopy(value)
+                except Exception as error:
+                    raise SourceError(
+                        f"{self.facts.where}: {owner} holds {value!r}, which can't be copied ({error}), "
+                        "and the loop may "
+                        "change it: use it before or after the loop, or a list in place of an iterator"
+                    ) from error
+
+    def check_views(self, written: set[int], framework: Framework) -> None:
+        """Refuse an array that the loop writes into while another name looks into the same memory."""
+        count = len(self.originals)
+        for token in written:
+            for place, array in enumerate([*self.originals, *self.given.objects]):
+                if shared(framework, self.originals[token], array):
+                    other = self.owners[place] if place < count else self.const_owner(place - count)
+                    raise SourceError(
+                        f"{self.facts.where}: the loop writes into an array of {self.owners[token]} that "
+                        "shares memory with "
+                        f"one of {other}: make one of them a copy (.copy())"
+                    )
+
+    def const_owner(self, place: int) -> str:
+        """The name of the constant that an object among the constants belongs to."""
+        return next(name for name, end in zip(self.const_names, self.const_ends) if place < end)
+
+    def const_owner_of(self, value: Any) -> str:
+        """The name of the constant that reaches an object."""
+        return self.const_owner(next(place for place, one in enumerate(self.given.objects) if one is value))
+
+    def written_tokens(self, paths: set[tuple[str, ...]]) -> set[int]:
+        """The arrays that the loop writes into, by the paths through which it does."""
+        found: set[int] = set()
+        for token, (owner, value) in enumerate(zip(self.owners, self.originals)):
+            if container_of(type(value)) is None and (owner,) in paths:
+                found.add(token)
+        tokens = {id(one): token for token, one in enumerate(self.originals)}
+        for path in paths:
+            if len(path) == 2:
+                root = next((one for one, name in zip(self.originals, self.owners) if name == path[0]), None)
+                found |= {tokens[id(one)] for one in _under(root, path[1]) if id(one) in tokens}
+        return found
+
+
+def _under(owner: Any, attribute: str) -> list[Any]:
+    """The objects that an attribute of an object reaches; all that it reaches if there is no such attribute."""
+    part = getattr(owner, "__dict__", {}).get(attribute, UNBOUND)
+    taken = Taken({})
+    taken.take(owner if part is UNBOUND else part)
+    return taken.objects
+
+
+def _unwritten(roots: list[tuple[str, Any]], facts: Facts, paths: Collection[tuple[str, ...]]) -> list[tuple[str, Any]]:
+    """Arrays inside of objects that the loop is not known to write into, with the name they belong to."""
+    written: set[int] = set()
+    direct = {id(value) for name, value in roots if name in facts.state}
+    found: dict[int, tuple[str, Any]] = {}
+    for name, value in roots:
+        taken = Taken({})
+        taken.take(value)
+        arrays = [one for one in taken.objects if container_of(type(one)) is None and hasattr(one, "dtype")]
+        if (name,) in paths:
+            written |= {id(one) for one in arrays}
+        for path in paths:
+            if len(path) == 2 and path[0] == name:
+                written |= {id(one) for one in _under(value, path[1])}
+        for one in arrays:
+            if id(one) not in direct:
+                found.setdefault(id(one), (name, one))
+    return [pair for key, pair in found.items() if key not in written]
+
+
+def _is_state(taken: Taken, source: Any) -> bool:
+    return taken.met(source) or any(has_mutable(one) for one in _children(source))
+
+
+def _is_container(shape: Any) -> bool:
+    return type(shape) is tuple
+
+
+def _may_change(facts: Facts, name: str, value: Any) -> bool:
+    if is_fixed(value):
+        return False
+    if name in facts.changed:
+        return True
+    if type(value) is ndarray:
+        return False
+    if type(value) is types.FunctionType:
+        return rebinds(value.__code__) or any(has_mutable(child) for child in value.__closure__ or ())
+    container = container_of(type(value))
+    if container is None:
+        # Something opaque: an array of a framework or a callable stays what it is, others may not.
+        return name in facts.exposed and not callable(value) and not hasattr(value, "dtype")
+    if not container.mutable:
+        return any(has_mutable(child) for child in container.parts(value)[0])
+    return name in facts.exposed or any(has_mutable(child) for child in container.parts(value)[0])
+
+
+def has_mutable(value: Any) -> bool:
+    """Whether a container that can change is reached from a value."""
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        container = None if type(one) is ndarray or id(one) in seen or is_fixed(one) else container_of(type(one))
+        if container is None:
+            continue
+        seen.add(id(one))
+        if container.mutable and type(one) is not types.CellType:
+            return True
+        if type(one) is types.FunctionType and rebinds(one.__code__):
+            return True
+        waiting += container.parts(one)[0]
+    return False
+
+
+def _children(source: Any) -> Sequence[Any]:
+    container = container_of(type(source))
+    return () if container is None else container.parts(source)[0]
+
+
+def _mentions(shape: Any) -> bool:
+    if type(shape) is not tuple:
+        return False
+    if len(shape) == 2:
+        return bool(shape[0] == OUTSIDE)
+    return any(map(_mentions, shape[3]))
+
+
+RESTORE: dict[type, Callable[[Any, Any], None]] = {
+    np.random.Generator: lambda old, new: setattr(old.bit_generator, "state", new.bit_generator.state),
+    np.random.RandomState: lambda old, new: old.set_state(new.get_state()),
+    random.Random: lambda old, new: old.setstate(new.getstate()),
+    set: lambda old, new: old.__ior__(new) if old.clear() is None else None,
+    bytearray: lambda old, new: old.__setitem__(slice(None), new),
+}
+"""How an object that is no container takes over what became of its copy."""
+
+
+def private(value: Any) -> Any:
+    """A copy of an object that can be given back later."""
+    return copy.deepcopy(value)

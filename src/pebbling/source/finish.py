@@ -1,0 +1,124 @@
+"""What a loop leaves behind: the user's own objects with their new contents, and the new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy import ndarray
+
+from ..loops import Outcome
+from ..loops.frameworks import Framework
+from .containers import container_of
+from .entry import RESTORE
+from .graph import NEW, UNBOUND, Builder, shared
+from .program import SourceProgram
+from .rewrite import ENDED, RAISED, RETURNED
+
+SHARED = (
+    "this array came out of a checkpointed loop together with another one that shares memory with it, and now one of "
+    "them is written into"
+)
+
+
+class _Finish(Builder):
+    """Objects after the loop; those with a token are the ones from before it."""
+
+    def __init__(self, program: SourceProgram, leaves: Sequence[Any], consts: Sequence[Any]) -> None:
+        super().__init__(leaves, consts)
+        self._program = program
+        self.new: list[Any] = []
+
+    def leaf(self, value: Any, token: int) -> Any:
+        if token == NEW:
+            self.new.append(value)
+            return value
+        original = self._program.entry.originals[token]
+        if type(original) in RESTORE:
+            RESTORE[type(original)](original, value)
+        elif token in self._program.written:
+            if value is not original:
+                original[...] = value
+        elif self._program.framework.level(original):
+            self._program.framework.follow(original, value)
+        return original
+
+    def begin(self, cls: type, token: int, rest: Any) -> Any:
+        return super().begin(cls, token, rest) if token == NEW else self._program.entry.originals[token]
+
+    def made(self, value: Any, token: int) -> Any:
+        if token == NEW:
+            return value
+        original = self._program.entry.originals[token]
+        container = container_of(type(original))
+        assert container is not None
+        (now, rest), (before, other) = container.parts(value), container.parts(original)
+        same = len(now) == len(before) and all(one is two for one, two in zip(now, before)) and rest == other
+        return original if same or not isinstance(original, tuple) else value
+
+
+def finish(program: SourceProgram, outcome: Outcome, outs: Sequence[Any], emits: Sequence[Any]) -> tuple[Any, ...]:
+    """The flag, the value and the variables after a loop; ``outs`` are those from before it."""
+    facts = program.facts
+    shapes, lost = program.shapes[outcome.state[0]]
+    size = sum(map(_leaves_of, shapes)) + sum(map(_leaves_of, lost))
+    builder = _Finish(program, [*outcome.state[1 : 1 + size], *outcome.outs], program.entry.given.objects)
+    roots = builder.roots([*shapes, *lost, *(program.out_shapes if outcome.steps else ())])
+    values = roots[: program.count]
+    after = roots[len(shapes) + len(lost) :] if outcome.steps else list(outs)
+    flag = outcome.flag or ENDED
+    # Nobody needs them after a return, and how far the last step came depends on where the one before it ended.
+    kept = flag in (RETURNED, RAISED)
+    after[: len(outs)] = [old if kept or one is UNBOUND else one for one, old in zip(after, outs)]
+    value = after[len(facts.outs)] if flag in (RETURNED, RAISED) else None
+    several = _collect(program, outcome, emits)
+    if flag == ENDED:
+        program.items.check_end()
+    _bar(program, builder.new, several)
+    return flag, value, [*values, *after[: len(facts.outs)]]
+
+
+def _collect(program: SourceProgram, outcome: Outcome, emits: Sequence[Any]) -> list[Any]:
+    """Extend the lists that the loop appends to; the traced values among them that share memory with others."""
+    several: list[Any] = []
+    if not emits:
+        return several
+    for leaves, shapes, places in zip(outcome.emitted, program.emit_shapes, program.aliased):
+        builder = _Finish(program, leaves, program.entry.given.objects)
+        flat = builder.roots([shape for one in shapes for shape in one])
+        several += [leaves[place] for place in places]
+        for one, collected in zip(shapes, emits):
+            collected.extend(flat[: len(one)])
+            del flat[: len(one)]
+        for leaf in builder.new:
+            if _base(program.framework, leaf) is not None:
+                several.append(leaf)
+    return several
+
+
+def _bar(program: SourceProgram, new: list[Any], several: list[Any]) -> None:
+    """Refuse later writes into arrays that share memory: they are several traced values now."""
+    framework = program.framework
+    for leaf in several:
+        framework.bar(leaf, SHARED)
+    if program.aliased and program.aliased[-1]:
+        for leaf in new:
+            framework.bar(leaf, SHARED)
+    others = [*new, *program.entry.originals, *program.entry.given.objects]
+    for leaf in new:
+        if framework.level(leaf) and _base(framework, leaf) is not None:
+            for other in others:
+                if shared(framework, leaf, other):
+                    framework.bar(leaf, SHARED)
+                    framework.bar(other, SHARED)
+
+
+def _base(framework: Framework, leaf: Any) -> Any:
+    array = framework.plain(leaf)
+    return array.base if isinstance(array, ndarray) else None
+
+
+def _leaves_of(shape: Any) -> int:
+    if type(shape) is not tuple:
+        return 1
+    return 0 if len(shape) == 2 else sum(map(_leaves_of, shape[3]))

@@ -1,0 +1,124 @@
+"""The objects that the function of a loop is called with, made from leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from numpy import ndarray
+
+from ..tree import kind_of
+from .containers import container_of
+from .entry import RESTORE, SOURCES
+from .graph import CONST, NEW, SIMPLE, Builder, Shape, shared
+
+if TYPE_CHECKING:
+    from .program import Leaves, SourceProgram
+
+
+class Opening(Builder):
+    """Objects for one call: arrays that may be written into are copies if a snapshot holds them."""
+
+    def __init__(
+        self,
+        program: SourceProgram,
+        leaves: Sequence[Any],
+        consts: Sequence[Any],
+        initial: bool = False,
+        taken: Any = None,
+    ) -> None:
+        """``taken`` has the ids of the constants; it is left out for the constants themselves."""
+        super().__init__(leaves, consts)
+        self._program, self._initial, self._state = program, initial, taken is not None
+        self._ids = set(taken or ())
+        self._copying = False
+        self._ends: list[int] = []
+
+    def open(self, shapes: Sequence[Shape], lost: Sequence[Shape]) -> list[Any]:
+        """The roots; objects that no name reaches any more are made as well."""
+        found = []
+        for shape, copied in zip(shapes, self._program.copied):
+            self._copying = copied
+            found.append(self._make(shape))
+            self._ends.append(len(self.objects))
+        self._copying = True
+        for shape in lost:
+            self._make(shape)
+        self.roots(())
+        return found
+
+    def note(self, values: list[Any], tokens: Sequence[int | None]) -> None:
+        """Take over objects that were made without a builder, one a name."""
+        for value, token in zip(values, tokens):
+            if token is not None:
+                self.objects.append(value)
+                self.tokens.append(token)
+            self._ends.append(len(self.objects))
+
+    def leaf(self, value: Any, token: int) -> Any:
+        program = self._program
+        if type(value) is not ndarray:
+            # Traced values of a greater level are made for this very call.
+            return program.framework.share(value) if 0 < program.framework.level(value) <= program.level else value
+        written = self._state and (token == NEW or token in program.written)
+        if self._initial or not written:
+            program.hold(value)
+        if id(value) in self._ids:
+            # Two traced arrays may have one value, and are two arrays all the same.
+            twin = kind_of(value).copy(value)
+            twin.flags.writeable = written and self._copying
+            return twin
+        self._ids.add(id(value))
+        copied = written and (self._initial or (self._copying and not value.flags.writeable))
+        return kind_of(value).copy(value) if copied else value
+
+    def known(self, given: Given) -> dict[int, Any]:
+        """The tokens of these objects, and the places of constants, by id."""
+        found = {id(one): token for one, token in zip(self.objects, self.tokens) if token != NEW}
+        found.update(given.known)
+        return found
+
+    def pinned(self) -> list[Any]:
+        """Objects from before the loop that it may have changed: they are kept even if no name reaches them."""
+        written = self._program.written
+        found = [
+            (token, one)
+            for one, token in zip(self.objects, self.tokens)
+            if token != NEW and (token in written or _changes(one))
+        ]
+        return [one for _, one in sorted(found, key=itemgetter(0))]
+
+    def by_root(self) -> list[tuple[str, list[Any]]]:
+        """The objects of each name."""
+        begin, found = 0, []
+        for name, end in zip([*self._program.entry.names, *[SOURCES] * len(self._ends)], self._ends):
+            found.append((name, self.objects[begin:end]))
+            begin = end
+        return found
+
+    def shares(self, one: Any, given: Given) -> bool:
+        """Whether an array shares memory with another of the state, or with a constant."""
+        return any(shared(self._program.framework, one, two) for two in [*self.objects, *given.objects])
+
+
+class Given:
+    """The constants as objects."""
+
+    __slots__ = ("fresh", "known", "leaves", "marks", "objects", "values")
+
+    def __init__(self, program: SourceProgram, leaves: Leaves) -> None:
+        self.leaves = leaves
+        builder = Opening(program, leaves, ())
+        self.values = builder.roots(program.entry.const_shapes)
+        self.objects = builder.objects
+        level = program.framework.level
+        self.fresh = any(level(leaf) > program.level for leaf in leaves if type(leaf) not in SIMPLE)
+        """Whether they were made for one call alone."""
+        self.known: dict[int, Any] = {id(one): (CONST, place) for place, one in enumerate(self.objects)}
+        self.marks = program.marks(self.objects)
+
+
+def _changes(one: Any) -> bool:
+    container = container_of(type(one))
+    return container.mutable if container is not None else type(one) in RESTORE
