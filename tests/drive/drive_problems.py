@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -75,6 +76,14 @@ def staged_of(n, c):
         "Staged": Staged(n, max(1, n // 4), c),
         "Staged, no tapes": Staged(n, max(1, n // 5), c, tape=n + 1),
     }
+
+
+def written(store):
+    """Wait until what is on its way to a store is there."""
+    before = None
+    while before != store.keys():
+        before = store.keys()
+        time.sleep(0.03)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import torch
 from drive_problems import advance, reverse, same, schedules_of, start, store_everything
 
 from pebbling import Online, ReplayError, adjoint
-from pebbling.chain import Periodic, Revolve, StoreAll
+from pebbling.chain import Periodic, Revolve, Store, StoreAll
 from pebbling.store import Memory
 
 SEED = np.ones(7)
@@ -259,9 +261,54 @@ def test_writing_past_the_lock_is_found_by_verify_all():
             adjoint(step, reverse, start(), 9, SEED, schedule=schedule, verify="all")
 
 
-def test_a_store_keeps_copies_so_its_steps_may_write():
-    """Where snapshots are elsewhere, only the first state and the last step are locked."""
+class Slow(Memory):
+    """Waits with every put until it is told that the steps have gone on, and notes what it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.go_on, self.given = threading.Event(), threading.Event(), []
+
+    def put(self, key, tree):
+        self.given.append(tree)
+        self.begun.set()
+        assert self.go_on.wait(20)
+        super().put(key, tree)
+
+
+def test_a_state_on_its_way_to_a_store_is_not_copied_but_locked():
+    states = []
+
+    def step(x, i):
+        if not states:
+            assert store.begun.wait(20)
+            assert not x.flags.writeable
+        if i == 2:
+            store.go_on.set()
+        states.append(advance(x, i))
+        return states[-1]
+
     want = store_everything(advance, reverse, start(), range(9), SEED)
+    state = start()
+    with Slow() as store:
+        result = adjoint(step, reverse, state, 9, SEED, schedule=Revolve(9, 3), store=store)
+    assert same((result.state, result.adjoint), want)
+    assert store.given[0] is state
+    assert store.given[1] is states[3]
+    assert unlocked(state, *states)
+
+
+def test_a_step_that_writes_into_a_state_that_was_just_put_in_a_store():
+    """However quick the store is: what is an error must not depend on time."""
+    for schedule in (Revolve(9, 3), Revolve(9, 9)):
+        stored = [action.step for action in schedule if isinstance(action, Store)]
+        for when in stored[1:3]:
+            with Memory() as store, pytest.raises(ReplayError, match=f"step {when} writes into a state"):
+                adjoint(writes_at(when), reverse, start(), 9, SEED, schedule=schedule, store=store)
+
+
+def test_steps_from_states_that_are_not_stored_may_write():
+    want = store_everything(advance, reverse, start(), range(9), SEED)
+    assert 4 not in [action.step for action in Revolve(9, 2) if isinstance(action, Store)]
     with Memory() as store:
         result = adjoint(writes_at(4), reverse, start(), 9, SEED, slots=2, store=store)
     assert same((result.state, result.adjoint), want)

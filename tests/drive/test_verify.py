@@ -68,7 +68,7 @@ def test_last_catches_a_step_that_is_not_a_function_of_its_state(culprit, name, 
         adjoint(culprit(), reverse, start(), 30, SEED, schedule=schedule, store=store, verify=False)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 60), st.integers(1, 12))
 def test_last_compares_one_state_wherever_there_is_a_replay(n, c):
     for schedule in schedules_of(n, c).values():

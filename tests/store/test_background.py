@@ -12,7 +12,6 @@ import pytest
 from pebbling.errors import CorruptSnapshot, StoreError, StoreFull
 from pebbling.store import Background, Compressed, Disk, Memory, Mock, Store
 
-DELAY = 0.04
 STEPS = 20
 
 
@@ -53,59 +52,75 @@ def until(condition):
         time.sleep(0.001)
 
 
-class Clock:
-    """Computes for a while, and knows how long that took and how long everything did."""
-
-    def __init__(self):
-        self.computing = 0.0
-        self.start = time.perf_counter()
-
-    def compute(self, delay):
-        start = time.perf_counter()
-        time.sleep(delay)
-        self.computing += time.perf_counter() - start
-
-    def overlapped(self, mock):
-        """Whether all of it took hardly longer than the longer of computing and transfers."""
-        taken = time.perf_counter() - self.start
-        return taken <= 1.15 * max(self.computing, sum(call.stop - call.start for call in mock.log))
-
-
-@pytest.mark.parametrize("compute", [DELAY / 2, DELAY, 2 * DELAY])
-def test_writing_overlaps_with_computing(compute):
-    mock, clock = Mock(write_delay=DELAY), Clock()
-    with Background(mock) as store:
+def test_writing_overlaps_with_computing():
+    """Every transfer begins before the computing that follows it, and ends only after that."""
+    gate = Gate()
+    with Background(gate) as store:
         for step in range(STEPS):
             store.put(step, np.full(10, step))
-            clock.compute(compute)
-    assert clock.overlapped(mock)
-    assert mock.count("put") == STEPS
+            until(lambda step=step: ("put begins", step) in gate.events)
+            gate.events.append(("computed", step))
+            gate.allow(1)
+        store.flush()
+    assert gate.events == [(what, step) for step in range(STEPS) for what in ("put begins", "computed", "put ends")]
 
 
-@pytest.mark.parametrize("compute", [DELAY / 2, DELAY, 2 * DELAY])
-def test_reading_overlaps_with_computing(compute):
-    mock = Mock(read_delay=DELAY)
+def test_computing_goes_on_while_several_wait_to_be_written():
+    gate = Gate()
+    with Background(gate, pending=3) as store:
+        for step in range(3):
+            store.put(step, np.full(10, step))
+            gate.events.append(("computed", step))
+        until(lambda: ("put begins", 0) in gate.events)
+        assert not any(name == "put ends" for name, _ in gate.events)
+        gate.allow(3)
+    assert [key for name, key in gate.events if name == "put ends"] == [0, 1, 2]
+
+
+def test_reading_overlaps_with_computing():
+    """What was asked for ahead is read while the step before it is computed, and read once."""
+    gate = Gate()
     for step in range(STEPS):
-        mock.store.put(step, np.full(10, step))
-    with Background(mock) as store:
-        clock = Clock()
-        assert store.prefetch(STEPS - 1)
+        Memory.put(gate, step, np.full(10, step))
+    with Background(gate) as store:
+        gate.allow(1)
+        store.prefetch(STEPS - 1)
         for step in reversed(range(STEPS)):
-            state = store.get(step)
+            assert (store.get(step) == step).all()
             if step:
                 store.prefetch(step - 1)
-            assert (state == step).all()
-            clock.compute(compute)
-        assert clock.overlapped(mock)
-    assert mock.count("get") == STEPS
+                until(lambda step=step: ("get begins", step - 1) in gate.events)
+                gate.events.append(("computed", step))
+                gate.allow(1)
+    order = [("get begins", STEPS - 1), ("get ends", STEPS - 1)]
+    for step in reversed(range(1, STEPS)):
+        order += [("get begins", step - 1), ("computed", step), ("get ends", step - 1)]
+    assert gate.events == order
 
 
-def test_without_a_background_nothing_overlaps():
-    mock, clock = Mock(write_delay=DELAY), Clock()
-    for step in range(5):
-        mock.put(step, np.full(10, step))
-        clock.compute(DELAY)
-    assert not clock.overlapped(mock)
+def test_what_is_lent_is_not_copied_and_is_needed_until_it_is_written():
+    class Looking(Gate):
+        def put(self, key, tree):
+            super().put(key, tree)
+            self.seen = tree
+
+    gate, state = Looking(), np.arange(5.0)
+    with Background(gate) as store:
+        task = store.lend(0, state)
+        until(lambda: gate.events)
+        assert not task.done
+        assert store.get(0) is not state
+        gate.allow(1)
+        store.flush()
+        assert task.done
+        assert gate.seen is state
+        first = store.lend(1, state)
+        until(lambda: ("put begins", 1) in gate.events)
+        second = store.lend(2, state)
+        store.drop(2)
+        assert second.done
+        assert not first.done
+        gate.allow(1)
 
 
 def test_no_more_copies_wait_than_were_allowed():

@@ -214,13 +214,24 @@ def test_the_checksum_finds_any_change_in_one_word(size, data):
 @given(st.lists(st.integers(0, 3 * PIECE), max_size=6))
 def test_batches_are_the_buffers_in_order(sizes):
     buffers = [np.broadcast_to(np.uint8(number), size) for number, size in enumerate(sizes)]
-    total = 0
-    pieces = []
+    found = []
     for batch, size in batches(buffers):
-        assert size == sum(piece.size for piece in batch) <= PIECE
-        total += size
-        pieces += [(int(piece[0]), piece.size) for piece in batch]
-    assert total == sum(sizes)
-    for number, size in enumerate(sizes):
-        assert sum(length for owner, length in pieces if owner == number) == size
-    assert [owner for owner, _ in pieces] == sorted(owner for owner, _ in pieces)
+        assert size == sum(buffer.size for buffer in batch)
+        assert size <= PIECE or len(batch) == 1
+        found += batch
+    assert [id(buffer) for buffer in found] == [id(buffer) for buffer in buffers if buffer.size]
+
+
+@given(st.sampled_from([0, 1, ROW - 1, ROW, 5 * ROW + 3, PIECE, PIECE + 1, 2 * PIECE + ROW + 9]))
+def test_pieces_are_moved_in_order_before_they_are_summed(size):
+    source = np.random.default_rng(size).integers(0, 256, size, np.uint8)
+    target, moved = np.zeros(size, np.uint8), []
+
+    def move(piece):
+        start = sum(moved)
+        np.copyto(piece, source[start : start + piece.size])
+        moved.append(piece.size)
+
+    assert checksum(target, move=move) == checksum(source)
+    assert sum(moved) == size
+    assert all(piece <= PIECE for piece in moved)

@@ -15,8 +15,8 @@ from pebbling.store import HDF5, Compressed, Memory, extra
 
 def test_public_names():
     assert sorted(store.__all__) == [
-        "Background", "Compressed", "Disk", "HDF5", "Key", "Memory", "Mock", "Orphan", "Store", "clean", "conformance",
-        "orphans",
+        "Background", "Compressed", "Disk", "HDF5", "Host", "Key", "Memory", "Mock", "Orphan", "Store", "clean",
+        "conformance", "orphans",
     ]  # fmt: skip
     assert all(hasattr(store, name) for name in store.__all__)
 

@@ -14,6 +14,7 @@ from ..chain import Action, Advance, Online, Restore, Schedule
 from ..chain.validate import whole
 from ..store import Store
 from ..tree import nbytes
+from .agree import together
 from .dump import Dump
 from .explain import explained
 from .handover import hand_over
@@ -77,11 +78,14 @@ def adjoint(
     >>> round(result.state, 6), round(result.adjoint, 6)
     (2.143589, 15.589737)
     """
-    index = steps if callable(steps) or isinstance(steps, range) else range(whole(steps, "steps", 0))
-    budget = Budget(slots, memory, schedule)
-    check_choice(verify)
-    if comm is not None and resume is not None:
-        raise ValueError("resume= with comm= is not possible: ranks could come back at different steps")
+    with together(comm, "the arguments"):
+        index = steps if callable(steps) or isinstance(steps, range) else range(whole(steps, "steps", 0))
+        budget = Budget(slots, memory, schedule)
+        check_choice(verify)
+        if trace and memory is not None:
+            raise ValueError("trace=True keeps every action, which no budget in bytes bounds: give slots= instead")
+        if comm is not None and resume is not None:
+            raise ValueError("resume= with comm= is not possible: ranks could come back at different steps")
     own = OwnAdjoint(advance, reverse, None if callable(index) else index)
     run: Run | None = None
     with ExitStack() as cleanup, explained(lambda: "step 0" if run is None else run.where()):
@@ -91,17 +95,17 @@ def adjoint(
             parts = identity(budget, index, state, seed, {"advance": advance, "reverse": reverse})
             journal = cleanup.enter_context(Journal(resume, parts))
         first = holdings.hold(state)
+        problem = Problem(own, lambda: holdings.state(first), index, seed, store, verify, comm, resume is not None)
         if journal is not None and journal.entry is not None:
             settled = Settled(journal.entry["schedule"], index)
         else:
-            problem = Problem(own, lambda: holdings.state(first), index, seed, store, verify, comm)
             settled = settle(budget, problem)
         plan = settled.schedule
         known = None if isinstance(plan, Online) else plan
         report = Report(brief(plan), state_bytes=nbytes(state), lossy=store is not None and store.lossy)
         hand_over(own, settled, None if known is None else known.steps)
         name = None if journal is None else journal.name
-        shelves = make_shelves(plan, budget, store, holdings, name, report.state_bytes)
+        shelves = make_shelves(plan, budget, problem, holdings, name, report.state_bytes)
         cleanup.push(lambda _, error, trace: leave(shelves, error, resumable=journal is not None))
         seeded = seed if callable(seed) else lambda _: seed
         length = 0 if known is None else known.steps

@@ -1,11 +1,45 @@
-"""Several processes, one plan: what must be equal on every rank before collectives inside a step are safe."""
+"""Several processes, one plan: what must be equal on every rank before collectives inside a step are safe.
+
+What a rank does on its own between two points at which all of them meet is done ``together``: if it
+fails on one of them, all of them hear of it and raise, since a rank that went on alone would wait
+for the others forever. Errors in the user's own code are not passed on: the others may be waiting
+inside that code.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from ..errors import PebblingError
+from ..errors import CorruptSnapshot, PebblingError
+
+
+@contextmanager
+def together(comm: Any, doing: str) -> Iterator[None]:
+    """Raise on every rank what goes wrong on one of them; damaged snapshots as such, so that all can recover."""
+    if comm is None:
+        yield
+        return
+    error: Exception | None = None
+    try:
+        yield
+    except Exception as caught:
+        error = caught
+    told = comm.allgather(None if error is None else (isinstance(error, CorruptSnapshot), _in_words(error)))
+    failed = {rank: words for rank, words in enumerate(told) if words is not None}
+    damaged = all(is_damage for is_damage, _ in failed.values())
+    if error is not None and (damaged or not isinstance(error, CorruptSnapshot)):
+        raise error
+    if failed:
+        rank, (_, words) = next((rank, found) for rank, found in failed.items() if found[0] == damaged)
+        kind = CorruptSnapshot if damaged else PebblingError
+        raise kind(f"rank {rank} failed in {doing}: {words}")
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def agree(comm: Any, what: str, value: Any) -> None:

@@ -7,6 +7,10 @@ used. A reversal can't be tried before its turn (it may accumulate into the user
 given room for its result and for the larger of eight states and twice what the step allocates, and
 one more state for every eight snapshots; if the first reversal takes more than that, the run stops
 with a ``BudgetError`` that knows the smallest budget with room enough.
+
+Python's own objects count: what it takes to keep track of each snapshot, in memory and in a store,
+the digests of states that are to be compared, and the plan. What a store takes is measured with the
+first state.
 """
 
 from __future__ import annotations
@@ -17,12 +21,16 @@ from typing import Any, NoReturn
 
 from ..errors import BudgetError
 from ..tree import flatten, kind_of, nbytes
+from ..tree.leaves import OTHER, is_generator
 from ..units import format_bytes
+from .holdings import Holdings
 from .steps import State, Steps
 from .tracing import Traced
 
 BOOKKEEPING = 64 * 1024  # the run's own objects: stream, tables, report
 _SNAPSHOT, _LEAF = 1000, 500  # what a snapshot takes besides its bytes (in the stream of actions too), and each leaf
+_OBJECT = 4  # what an object that is not an array takes, in sizes of its pickle
+_FREE_LISTS = 256 * 1024  # tuples that copying such objects leaves in Python's free lists
 _SHARE = 8
 _JITTER = 8 * 1024  # what two trials of the same step may differ by: Python's own objects and caches
 
@@ -36,6 +44,8 @@ class Measured:
     workspace: int
     adjoint: int
     seconds: float
+    copied: bool = False
+    """Whether the state holds objects that only ``copy.deepcopy`` can copy."""
     taken: list[State] = field(default_factory=list)
     """The states after the steps that were run, to be used by the run that follows."""
 
@@ -62,11 +72,11 @@ class Allotment:
     @property
     def slots(self) -> int:
         """The most snapshots that fit, or a ``BudgetError``."""
-        if self.needed(self.least) > self.budget:
-            refuse(self.budget, self.needed(self.least) + _JITTER, self.measured)
+        if not self.fits(self.least):
+            refuse(self.budget, self.minimum(self.least), self.measured)
         snapshot, extra = self.measured.snapshot, self.measured.state
         slots = _SHARE * (self.budget - self.needed(0)) // (_SHARE * snapshot + extra)
-        while self.needed(slots + 1) <= self.budget:
+        while self.fits(slots + 1):
             slots += 1
         return slots
 
@@ -74,6 +84,14 @@ class Allotment:
         """The bytes that a run with so many snapshots needs."""
         measured = self.measured
         return self.besides + slots * measured.snapshot + measured.room + slots // _SHARE * measured.state
+
+    def fits(self, slots: int) -> bool:
+        """Whether there is room for so many snapshots."""
+        return self.needed(slots) <= self.budget
+
+    def minimum(self, slots: int) -> int:
+        """A budget with which a run with so many snapshots succeeds, whatever another trial of the step shows."""
+        return self.needed(slots) + _JITTER
 
     def check_reversal(self, number: int, taken: int, adjoint: int) -> None:
         """Hold what the first reversal of ``number`` allocated against the room that it had."""
@@ -94,22 +112,25 @@ class Allotment:
 
 def measure(steps: Steps, state: State, seed: Any, timed: bool) -> Measured:
     """Run step 0 and see what it takes; if the time matters, run step 1 as well, without tracing."""
-    refuse_untraced(state)
-    size, begun = nbytes(state), perf_counter()
+    begun = perf_counter()
     with Traced() as traced:
         after = steps.advance(state, 0)
     seconds, taken = perf_counter() - begun, [after]
     if timed:
-        begun = perf_counter()
-        taken.append(steps.advance(after, 1))
-        seconds = perf_counter() - begun
-    size = max(size, nbytes(after))
+        with Holdings() as holdings:
+            # The state after step 0 is still to be used: its objects must not change.
+            held = holdings.state(holdings.hold(after))
+            begun = perf_counter()
+            taken.append(steps.advance(held, 1))
+            seconds = perf_counter() - begun
+    size = max(_size(state), _size(after))
     return Measured(
         state=size,
         leaves=len(flatten(after)[0]),
         workspace=max(0, traced.peak - nbytes(after)),
-        adjoint=size if callable(seed) else nbytes(seed),
+        adjoint=size if callable(seed) else _size(seed),
         seconds=seconds,
+        copied=any(kind_of(leaf) is OTHER and not is_generator(leaf) for leaf in flatten(after)[0]),
         taken=taken,
     )
 
@@ -117,7 +138,12 @@ def measure(steps: Steps, state: State, seed: Any, timed: bool) -> Measured:
 def allot(budget: int, measured: Measured, least: int = 1, states: int = 0, nbytes: int = 0) -> Allotment:
     """Divide a budget; ``states`` and ``nbytes`` are held besides what every run holds."""
     besides = BOOKKEEPING + (2 + states) * measured.snapshot + measured.adjoint + nbytes
-    return Allotment(budget, measured, besides, least)
+    return Allotment(budget, measured, besides + _FREE_LISTS * measured.copied, least)
+
+
+def _size(tree: Any) -> int:
+    """Bytes that a tree takes in memory."""
+    return sum(kind_of(leaf).nbytes(leaf) * (_OBJECT if kind_of(leaf) is OTHER else 1) for leaf in flatten(tree)[0])
 
 
 def refuse_untraced(state: State) -> None:

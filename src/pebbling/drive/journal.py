@@ -69,7 +69,7 @@ class Journal:
         return max(perf_counter() + _GLANCE, due)
 
     def _read(self) -> None:
-        entry = self.store.get(_ENTRY)
+        entry = self._committed(_ENTRY)
         differing = differences(entry["parts"], self._parts)
         if differing:
             raise ResumeError(
@@ -125,6 +125,7 @@ class Journal:
             "table": dict(run.table),
             "tapes": sorted(run.tapes),
             "counts": (report.advances, report.reversals, report.stores, report.restores, report.recovered),
+            "compared": 0 if run.verifier is None else run.verifier.compared,
             "seconds": dict(report.seconds),
             "target": None if run.verifier is None else run.verifier.target,
             "seen": {} if run.verifier is None else dict(run.verifier.seen),
@@ -156,8 +157,18 @@ class Journal:
     def moment(self) -> tuple[Any, Any, Any]:
         """The working state, the adjoint and the final state of the last commit."""
         assert self.entry is not None
-        moment = self.store.get(f"moment{self.entry['number']}")
-        return moment["state"], moment["adjoint"], self.store.get(_FINAL) if _FINAL in self.store else None
+        moment = self._committed(f"moment{self.entry['number']}")
+        return moment["state"], moment["adjoint"], self._committed(_FINAL) if _FINAL in self.store else None
+
+    def _committed(self, key: str) -> Any:
+        """What the last commit holds only once."""
+        try:
+            return self.store.get(key)
+        except CorruptSnapshot as error:
+            raise ResumeError(
+                f"the interrupted run in {self.store.path} can't go on: {error}. Remove it with "
+                f"`pebbling clean {self.store.path}` to start anew"
+            ) from error
 
 
 def key_of(step: int) -> str:

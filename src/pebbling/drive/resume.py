@@ -26,6 +26,7 @@ def resume(run: Run, journal: Journal) -> None:
     counts.resumed_at = entry["index"]
     if run.verifier is not None:
         run.verifier.seen.update(entry["seen"])
+        run.verifier.compared = entry["compared"]
         if entry["target"] is not None and not run.verifier.all:
             run.verifier.target = entry["target"]
     at = run.at

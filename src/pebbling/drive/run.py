@@ -45,7 +45,7 @@ class Run:
         self._final: Held | None = None
         self.shelves, self.holdings = shelves, holdings
         self.table: dict[tuple[int, int], int] = {}
-        self.tapes: dict[int, tuple[Any, Held]] = {}
+        self.tapes: dict[int, Held] = {}
         self.report, self.verifier = report, verifier
         self.index = 0
         self.phase = "sweep"
@@ -65,35 +65,40 @@ class Run:
     def go(self, actions: Iterable[Action], ahead: Iterator[Restore] | None = None) -> None:
         """Take the actions one by one; ``ahead`` are the restores from slow tiers, to be fetched early."""
         seconds, shelves, table, events = self.report.seconds, self.shelves, self.table, self._events
-        clock, handlers = perf_counter, _HANDLERS
+        clock, handlers, kinds = perf_counter, _HANDLERS, _KINDS_OF_TIME
+        watched = events is not None or self.deadline != inf
         self._ahead = ahead
         if ahead is not None and self._final is not None:
             self._expect()
-        last = clock()
+        last, before = clock(), "advance"
         action: Any
         for action in actions:
             kind = type(action)
+            name = kinds[kind]
+            if name is not before:
+                now = clock()
+                seconds[before] += now - last
+                last, before = now, name
             if kind is Restore:
                 step, slot, tier = action
                 self.state, self.at = self._restore(step, slot, tier), step
-                name = "store"
             elif kind is Free:
                 step, slot, tier = action
                 shelves[tier].free(slot)
                 del table[tier, slot]
-                name = "store"
             else:
-                name = handlers[kind](self, *action)
-                step = action[0] if action else self.number
+                handlers[kind](self, *action)
             self.index += 1
-            now = clock()
-            seconds[name] += now - last
-            if events is not None:
-                events.append((kind.__name__.lower(), step, last, now - last))
-            last = now
-            if now >= self.deadline:
-                self.tick(now)
-                last = clock()
+            if watched:
+                now = clock()
+                seconds[name] += now - last
+                if events is not None:
+                    events.append((kind.__name__.lower(), action[0] if action else self.number, last, now - last))
+                last = now
+                if now >= self.deadline:
+                    self.tick(now)
+                    last = clock()
+        seconds[before] += clock() - last
 
     def tick(self, now: float) -> None:
         """Let those who wait for it look at the run."""
@@ -105,7 +110,7 @@ class Run:
         if self.verifier is not None and self.verifier.wants(step):
             self.verifier.see(state, step)
 
-    def advance(self, start: int, stop: int) -> str:
+    def advance(self, start: int, stop: int) -> None:
         """Take steps without a tape."""
         advance, verifier, report = self.steps.advance, self.verifier, self.report
         if self.deadline == inf and (verifier is None or not verifier.wants_any(start, stop)):
@@ -118,7 +123,7 @@ class Run:
                 raise
             self.state, self.at = state, stop
             report.advances += stop - start
-            return "advance"
+            return
         for step in range(start, stop):
             self.state = advance(self.state, step)
             self.at = step + 1
@@ -127,64 +132,56 @@ class Run:
             now = perf_counter()
             if now >= self.deadline and step + 1 < stop:
                 self.tick(now)
-        return "advance"
 
-    def _store(self, step: int, slot: int, tier: int) -> str:
+    def _store(self, step: int, slot: int, tier: int) -> None:
         self.shelves[tier].put(slot, step, self.state)
         self.table[tier, slot] = step
         self.report.stores += 1
-        return "store"
 
-    def _record(self, step: int) -> str:
-        held = self.holdings.hold(self.state, keep=True)
+    def _record(self, step: int) -> None:
+        holdings, verifier = self.holdings, self.verifier
+        held = self.tapes[step] = holdings.hold(self.state, True)
         self.state = None
-        self.state, tape = self.steps.record(self.holdings.state(held), step)
-        self.tapes[step] = (tape, held)
+        self.state = self.steps.advance(holdings.state(held), step)
         self.at = step + 1
         self.report.advances += 1
-        self.look(self.state, step + 1)
-        return "advance"
+        if verifier is not None and (verifier.all or verifier.target == step + 1):
+            verifier.see(self.state, step + 1)
 
     def keep_tape(self, state: State, step: int) -> None:
-        """Make a kept tape again from the state before its step, for steps whose tape is that state."""
-        self.tapes[step] = (None, self.holdings.hold(state, keep=True))
+        """Keep the state before a step as its tape."""
+        self.tapes[step] = self.holdings.hold(state, keep=True)
 
     def state_of_tape(self, step: int) -> State:
         """The state before a step whose tape is kept."""
-        return self.holdings.state(self.tapes[step][1])
+        return self.holdings.state(self.tapes[step])
 
-    def _turn(self, step: int) -> str:
-        held = self.holdings.hold(self.state)
-        self.state = None
-        self._back(step, None, held)
-        self.holdings.release(held)
-        return "reverse"
+    def _turn(self, step: int) -> None:
+        held, self.state = self.holdings.hold(self.state), None
+        self._back(step, held, keep=False)
 
-    def _reverse(self, step: int) -> str:
-        tape, held = self.tapes.pop(step)
+    def _reverse(self, step: int) -> None:
+        held = self.tapes.pop(step)
         self.at = step
         if self.verifier is not None and self.verifier.all:
             self.verifier.see(self.holdings.state(held), step, kept=True)
-        self._back(step, tape, held)
-        self.holdings.release(held, keep=True)
-        return "reverse"
+        self._back(step, held, keep=True)
 
-    def _back(self, step: int, tape: Any, held: Held) -> None:
+    def _back(self, step: int, held: Held, keep: bool) -> None:
+        holdings = self.holdings
         try:
-            if tape is None:
-                self.adjoint = self.steps.turn(self.holdings.state(held), self.adjoint, step)
-            else:
-                self.adjoint = self.steps.reverse(tape, self.adjoint, step)
+            self.adjoint = self.steps.turn(holdings.state(held), self.adjoint, step)
         except BaseException:
             self._doing = f"the reversal of step {step}"
             raise
         if held.versions is not None:
-            self.holdings.check(held)
+            holdings.check(held)
         self.report.reversals += 1
         if self.reversed is not None:
-            self.reversed(self.holdings.state(held), self.adjoint, step)
+            self.reversed(holdings.state(held), self.adjoint, step)
+        holdings.release(held, keep)
 
-    def _end_forward(self) -> str:
+    def _end_forward(self) -> None:
         if self.at < self.number:
             held = self.holdings.hold(self.state)
             self.state = self.holdings.state(held)
@@ -202,7 +199,6 @@ class Run:
             self._doing = "seed"
             raise
         self._expect()
-        return "advance"
 
     def keep_final(self, state: State) -> None:
         """Hold the final state until the run is over: later steps must not write into it."""
@@ -236,9 +232,12 @@ class Run:
 
     def _fetch(self, step: int, slot: int, tier: int) -> State:
         """A state from its shelf, or a ``CorruptSnapshot``."""
-        state = self.shelves[tier].get(slot)
-        if self.verifier is not None and self.verifier.all and not self.verifier.agrees(state, step):
-            raise CorruptSnapshot(f"the snapshot of step {step} did not come back as it was stored")
+        shelf = self.shelves[tier]
+        state = shelf.get(slot)
+        if self.verifier is not None and self.verifier.all:
+            with shelf.together("comparing a snapshot"):
+                if not self.verifier.agrees(state, step):
+                    raise CorruptSnapshot(f"the snapshot of step {step} did not come back as it was stored")
         return state
 
     def _recover(self, step: int, slot: int, tier: int) -> State:
@@ -278,11 +277,16 @@ class Run:
         return self._doing or f"step {self.at}"
 
 
-_HANDLERS: dict[type, Callable[..., str]] = {
+_HANDLERS: dict[type, Callable[..., None]] = {
     Advance: Run.advance,
     Store: Run._store,
     Record: Run._record,
     Turn: Run._turn,
     Reverse: Run._reverse,
     EndForward: Run._end_forward,
+}
+_KINDS_OF_TIME: dict[type, str] = {
+    **dict.fromkeys((Advance, Record, EndForward), "advance"),
+    **dict.fromkeys((Turn, Reverse), "reverse"),
+    **dict.fromkeys((Store, Restore, Free), "store"),
 }

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any, TypeAlias
-from uuid import uuid4
 
 from ..chain import Online, Revolve, Schedule, StoreAll
 from ..chain.binomial import default_slots
 from ..store import Store
 from ..units import parse_bytes
-from .agree import agree, largest, smallest
-from .budget import Allotment, Measured, allot, measure
+from .agree import agree, largest, smallest, together
+from .budget import Allotment, Measured, allot, measure, refuse_untraced
+from .slow_tier import divide, quickest, time_transfer
 from .steps import State, Steps
 
 UNKNOWN_LENGTH_SLOTS = 32
 """Slots of a loop of unknown length when nothing is said."""
-_IN_FLIGHT = 3  # snapshots in memory on their way to or from a store: two out, one in
 _DIGEST = 220  # bytes that remembering the digest of a leaf takes
-_TURN = 3  # what a reversal is expected to take, in forward steps
+_JOURNAL = 96 * 1024  # the objects of a journal, and what a commit takes besides the states
 
 Index: TypeAlias = range | Callable[[State, int], bool]
 
@@ -61,62 +59,87 @@ class Problem:
     store: Store | None
     verify: str | bool
     comm: Any
+    resumable: bool = False
 
 
 def settle(budget: Budget, problem: Problem) -> Settled:
     """The schedule for a chain."""
-    settled = _unknown(budget, problem) if callable(problem.index) else _known(budget, problem, len(problem.index))
-    agree(problem.comm, "the plan", settled.schedule)
+    comm = problem.comm
+    agree(comm, "the call", _asked(budget, problem))
+    with together(comm, "the arguments"):
+        settled = _unknown(budget, problem) if callable(problem.index) else _known(budget, len(problem.index), problem)
+    if budget.memory is not None:
+        settled = _by_bytes(budget.memory, problem, settled)
+    agree(comm, "the plan", settled.schedule)
     return settled
 
 
-def _known(budget: Budget, problem: Problem, number: int) -> Settled:
-    settled = Settled(Revolve(number, default_slots(number)), problem.index)
-    if isinstance(budget.schedule, Online):
+def _asked(budget: Budget, problem: Problem) -> str:
+    """What the way to a plan depends on, and so the points at which ranks meet."""
+    given = [name for name in ("slots", "memory", "schedule") if getattr(budget, name) is not None]
+    length = "a predicate" if callable(problem.index) else "no steps" if not len(problem.index) else "steps"
+    store = "no store" if problem.store is None else "a store"
+    return f"{given[0] + '=' if given else 'no budget'}, {length}, {store}, verify={problem.verify!r}"
+
+
+def _known(budget: Budget, number: int, problem: Problem) -> Settled:
+    """The schedule, but for a budget in bytes."""
+    schedule = budget.schedule
+    if isinstance(schedule, Online):
         raise ValueError("an Online schedule is for loops of unknown length: give steps as a predicate")
-    if budget.schedule is not None:
-        if budget.schedule.steps != number:
-            raise ValueError(f"the schedule is for {budget.schedule.steps} steps, the chain has {number}")
-        return replace(settled, schedule=budget.schedule)
-    if budget.slots is not None:
-        return replace(settled, schedule=Revolve(number, budget.slots))
-    if budget.memory is None or not number:
-        return settled
-    store = problem.store
-    limit, measured = _measure(budget.memory, problem, timed=store is not None and number > 1)
-    digests = number * _DIGEST * measured.leaves if problem.verify == "all" else 0
-    if store is None:
-        allotment = allot(limit, measured, nbytes=digests)
-    else:
-        allotment = allot(limit, measured, least=0, states=_IN_FLIGHT, nbytes=digests)
-    slots = allotment.slots
-    if slots >= number:
-        schedule: Schedule = StoreAll(number)
-    elif store is None:
-        schedule = Revolve(number, slots)
-    else:
-        write, read = (largest(problem.comm, seconds) for seconds in time_transfer(store, measured.taken[0]))
-        schedule = _with_store(number, slots, measured, write, read)
-    return Settled(schedule, problem.index, allotment)
+    if schedule is not None and schedule.steps != number:
+        raise ValueError(f"the schedule is for {schedule.steps} steps, the chain has {number}")
+    if schedule is None:
+        schedule = Revolve(number, default_slots(number) if budget.slots is None else budget.slots)
+    return Settled(schedule, problem.index)
 
 
 def _unknown(budget: Budget, problem: Problem) -> Settled:
-    more: Any = problem.index
+    """The same for a loop of unknown length."""
     if isinstance(budget.schedule, Schedule):
         raise ValueError(f"a loop of unknown length takes an Online schedule, not {budget.schedule!r}")
-    if budget.schedule is not None:
-        return Settled(budget.schedule, more)
-    default = Online(UNKNOWN_LENGTH_SLOTS if budget.slots is None else budget.slots)
-    if budget.memory is None:
-        return Settled(default, more)
-    going = bool(more(problem.first(), 0))
-    answered = _Answered(more, going)
-    if not going:
-        return Settled(default, answered)
-    limit, measured = _measure(budget.memory, problem, timed=False)
-    # the state before the one at hand is held until it is known whether the loop goes on
-    allotment = allot(limit, measured, states=1)
-    return Settled(Online(allotment.slots), answered, allotment)
+    if budget.memory is not None and problem.verify == "all":
+        raise ValueError(
+            "verify='all' remembers a digest of every state, which no budget in bytes bounds in a loop of unknown "
+            "length: give slots= instead of memory=, or verify='last'"
+        )
+    if budget.memory is not None and problem.store is not None:
+        raise ValueError(
+            "a loop of unknown length keeps its snapshots in memory or in a store, not in both: give slots= with "
+            "store=, or memory= without"
+        )
+    online = budget.schedule
+    if online is None:
+        online = Online(UNKNOWN_LENGTH_SLOTS if budget.slots is None else budget.slots)
+    return Settled(online, problem.index)
+
+
+def _by_bytes(memory: float | str, problem: Problem, settled: Settled) -> Settled:
+    """The schedule for a budget in bytes; as it is settled for a chain without steps."""
+    journal = _JOURNAL if problem.resumable else 0
+    if callable(problem.index):
+        going = bool(problem.index(problem.first(), 0))
+        agree(problem.comm, "whether the loop goes on at step 0", going)
+        settled = replace(settled, index=_Answered(problem.index, going))
+        if not going:
+            return settled
+        limit, measured = _measure(memory, problem, timed=False)
+        # the state before the one at hand is held until it is known whether the loop goes on
+        allotment = allot(limit, measured, states=1, nbytes=journal)
+        return replace(settled, schedule=Online(allotment.slots), allotment=allotment)
+    number, store = len(problem.index), problem.store
+    if not number:
+        return settled
+    limit, measured = _measure(memory, problem, timed=store is not None and number > 1)
+    digests = number * _DIGEST * measured.leaves if problem.verify == "all" else 0
+    allotment = allot(limit, measured, nbytes=digests + journal)
+    if allotment.fits(number):
+        return replace(settled, schedule=StoreAll(number), allotment=allotment)
+    if store is None:
+        return replace(settled, schedule=Revolve(number, allotment.slots), allotment=allotment)
+    transfer = time_transfer(store, measured.taken[0], problem.comm)
+    division = divide(allotment, transfer, bool(largest(problem.comm, store.in_memory)), number)
+    return replace(settled, schedule=quickest(number, division, transfer), allotment=division.allotment)
 
 
 class _Answered:
@@ -132,41 +155,10 @@ class _Answered:
 def _measure(memory: float | str, problem: Problem, timed: bool) -> tuple[int, Measured]:
     comm = problem.comm
     limit = smallest(comm, parse_bytes(memory))
+    with together(comm, "looking at the state"):
+        refuse_untraced(problem.first())
     measured = measure(problem.steps, problem.first(), problem.seed, timed)
-    for name in ("state", "leaves", "workspace", "adjoint"):
+    for name in ("state", "leaves", "workspace", "adjoint", "copied"):
         setattr(measured, name, int(largest(comm, getattr(measured, name))))
     measured.seconds = largest(comm, measured.seconds)
     return limit, measured
-
-
-def _with_store(number: int, slots: int, measured: Measured, write: float, read: float) -> Schedule:
-    """The schedule that is expected to take the least time with ``slots`` in memory and the rest in the store."""
-    from ..chain.plan import plan
-
-    state, forward = measured.snapshot, measured.seconds
-    # The tape of own adjoint code is a state that was stored anyway: too large a tape keeps it out of the plan.
-    tape = state * (number + 1)
-    return plan(
-        number,
-        state,
-        tape=tape,
-        forward=forward,
-        backward=(_TURN - 1) * forward,
-        memory=(slots + 2) * state + tape,
-        disk=number * state,
-        disk_write=state / write,
-        disk_read=state / read,
-    ).schedule
-
-
-def time_transfer(store: Store, state: State) -> tuple[float, float]:
-    """Seconds that one snapshot takes to the store and back."""
-    key = f"probe {uuid4().hex}"
-    begun = perf_counter()
-    store.put(key, state)
-    store.flush()
-    written = perf_counter()
-    store.get(key)
-    read = perf_counter()
-    store.drop(key)
-    return written - begun, read - written

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Protocol
 from uuid import uuid4
 
 from ..chain import Online, Schedule
 from ..errors import PebblingError
 from ..store import Background, Disk, Memory, Store
+from ..store.worker import Task
 from ..tree import nbytes
+from .agree import together
 from .holdings import Held, Holdings
 from .report import brief
-from .settle import Budget
+from .settle import Budget, Problem
 
 
 class Shelf(Protocol):
@@ -40,6 +42,9 @@ class Shelf(Protocol):
 
     def clear(self, drop: bool) -> None:
         """Let go of all slots; what outlives this process is left where it is unless it is to be dropped."""
+
+    def together(self, doing: str) -> AbstractContextManager[None]:
+        """What is done with a snapshot on every rank of a run, and fails on all of them if it fails on one."""
 
 
 class MemoryShelf:
@@ -74,43 +79,55 @@ class MemoryShelf:
         for slot in list(self._slots):
             self.free(slot)
 
+    def together(self, doing: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
 
 class StoreShelf:
     """Slots in a store, written and read in the background; each snapshot goes by the step it belongs to.
 
     Keys carry the name of the run, so that a store may hold other things, and snapshots that an
-    earlier run left there are never taken for this run's.
+    earlier run left there are never taken for this run's. A state on its way is not copied but held,
+    and so locked, until it is written and another has been put or fetched.
     """
 
-    def __init__(self, store: Store, run: str) -> None:
+    def __init__(self, store: Store, run: str, holdings: Holdings, comm: Any = None) -> None:
         if id(store) in _IN_USE:
             raise ValueError(f"this {type(store).__name__} is in use by another run: give each run a store of its own")
         self.name = "memory store" if isinstance(store, Memory) else type(store).__name__.lower()
         self.store = store
         self._prefix = f"{run} step "
         self._background = Background(store)
+        self._holdings = holdings
+        self._comm = comm
+        self._lent: list[tuple[Task, Held]] = []
         self._steps: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         self.written = self.read = self.peak = self._held = 0
         _IN_USE.add(id(store))
 
     def put(self, slot: int, step: int, state: Any) -> None:
-        self._background.put(self._key(step), state)
+        with self.together("storing a snapshot"):
+            self._hand_over(self._key(step), state)
         size = nbytes(state)
         self.adopt(slot, step, size)
         self.written += size
 
     def get(self, slot: int) -> Any:
         self.read += self._sizes[slot]
-        return self._background.get(self._key(self._steps[slot]))
+        with self.together("fetching a snapshot"):
+            self._let_go()
+            return self._background.get(self._key(self._steps[slot]))
 
     def free(self, slot: int) -> None:
-        self._background.drop(self._key(self._steps.pop(slot)))
+        with self.together("dropping a snapshot"):
+            self._background.drop(self._key(self._steps.pop(slot)))
         self._held -= self._sizes.pop(slot)
 
     def expect(self, slot: int) -> None:
         if slot in self._steps:
-            self._background.prefetch(self._key(self._steps[slot]))
+            with self.together("fetching a snapshot ahead"):
+                self._background.prefetch(self._key(self._steps[slot]))
 
     def has(self, step: int) -> bool:
         """Whether the store holds the snapshot of a step, perhaps from before this process."""
@@ -128,12 +145,41 @@ class StoreShelf:
             self._background.flush()
         finally:
             _detach(self._background)
+            self._let_go()
             _IN_USE.discard(id(self.store))
             if drop:
                 held = self.store.keys()
                 for key in held:
                     if isinstance(key, str) and key.startswith(self._prefix):
                         self.store.drop(key)
+
+    def together(self, doing: str) -> AbstractContextManager[None]:
+        return together(self._comm, doing)
+
+    def _hand_over(self, key: str, state: Any) -> None:
+        """Start to write a state: as it is where it can be locked, else a copy of it."""
+        held = self._holdings.hold(state)
+        try:
+            if held.versions is None:
+                task = self._background.lend(key, self._holdings.state(held))
+                self._let_go()
+                self._lent.append((task, held))
+                return
+            self._background.put(key, state)
+        except BaseException:
+            self._holdings.release(held)
+            raise
+        self._holdings.release(held)
+
+    def _let_go(self) -> None:
+        """Release the states that are written."""
+        waiting = []
+        for task, held in self._lent:
+            if task.done:
+                self._holdings.release(held)
+            else:
+                waiting.append((task, held))
+        self._lent = waiting
 
     def _key(self, step: int) -> str:
         return f"{self._prefix}{step}"
@@ -143,12 +189,20 @@ _IN_USE: set[int] = set()
 
 
 def make_shelves(
-    schedule: Schedule | Online, budget: Budget, store: Store | None, holdings: Holdings, name: str | None, size: int
+    schedule: Schedule | Online, budget: Budget, problem: Problem, holdings: Holdings, name: str | None, size: int
 ) -> list[Shelf]:
     """Memory for the fast tier; the store for the slow one, or for the only one unless a budget in bytes chose it.
 
     ``name`` is that of a run that may be resumed; ``size`` the bytes of a state.
     """
+    with together(problem.comm, "preparing the store"):
+        return _make(schedule, budget, problem, holdings, name, size)
+
+
+def _make(
+    schedule: Schedule | Online, budget: Budget, problem: Problem, holdings: Holdings, name: str | None, size: int
+) -> list[Shelf]:
+    store = problem.store
     tiers = 1 if isinstance(schedule, Online) else len(schedule.model.rooms)
     if store is None and tiers > 1:
         raise ValueError(f"{brief(schedule)} has {tiers} tiers: give store= for the slow one")
@@ -163,7 +217,7 @@ def make_shelves(
     else:
         slots = min(int(schedule.cost.peaks[-1]), schedule.cost.stores)
     store.reserve(len(store.keys()) + slots, size)
-    slow = StoreShelf(store, name or uuid4().hex[:12])
+    slow = StoreShelf(store, name or uuid4().hex[:12], holdings, problem.comm)
     return [MemoryShelf(holdings), slow] if tiers == 2 else [slow]
 
 

@@ -1,4 +1,4 @@
-"""What a driver runs: four functions of one step, whatever computes them."""
+"""What a driver runs: two functions of one step, whatever computes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 State = Any
 Adjoint = Any
-Tape = Any
 
 
 class Steps(Protocol):
@@ -16,14 +15,8 @@ class Steps(Protocol):
     def advance(self, state: State, step: int) -> State:
         """The state after ``step``."""
 
-    def record(self, state: State, step: int) -> tuple[State, Tape]:
-        """The state after ``step``, and what its reversal needs; ``None`` if that is the state before it."""
-
     def turn(self, state: State, adjoint: Adjoint, step: int) -> Adjoint:
         """The adjoint before ``step``, from the state before it and the adjoint after it."""
-
-    def reverse(self, tape: Tape, adjoint: Adjoint, step: int) -> Adjoint:
-        """The same from a tape; called only if there is one."""
 
 
 class OwnAdjoint:
@@ -44,10 +37,5 @@ class OwnAdjoint:
     def advance(self, state: State, step: int) -> State:
         return self._advance(state, self._index[step])  # type: ignore[index]
 
-    def record(self, state: State, step: int) -> tuple[State, Tape]:
-        return self.advance(state, step), None
-
     def turn(self, state: State, adjoint: Adjoint, step: int) -> Adjoint:
         return self._reverse(state, adjoint, self._index[step])  # type: ignore[index]
-
-    reverse = turn

@@ -6,6 +6,7 @@ from .conformance import conformance
 from .contract import Key, Store
 from .disk import Disk
 from .hdf5 import HDF5
+from .host import Host
 from .memory import Memory
 from .mock import Mock
 from .orphans import Orphan, clean, orphans
@@ -15,6 +16,7 @@ __all__ = [
     "Background",
     "Compressed",
     "Disk",
+    "Host",
     "Key",
     "Memory",
     "Mock",

@@ -1,7 +1,8 @@
 """Transfers that overlap with computing: puts are done by a thread of their own, gets can be asked for ahead.
 
-``put`` copies the tree and returns; the copy is written in the background. At most ``pending``
-copies wait or are being written, and one more put waits for the oldest. What waits is not lost to
+``put`` copies the tree and returns; the copy is written in the background. ``lend`` does so without
+a copy, for whoever can leave the tree as it is until it is written. At most ``pending`` trees wait
+or are being written, and one more put waits for the oldest. What waits is not lost to
 sight: ``get`` gives it from memory, ``drop`` calls it off, a second put under its key replaces it.
 Transfers run one at a time, those asked for ahead before those that wait to be written, and those
 of one key in the order in which they were asked for: a slot is never used again before the copy
@@ -41,22 +42,24 @@ class Background(Store):
         return self.store.lossy
 
     @property
+    def in_memory(self) -> bool:  # type: ignore[override]
+        return self.store.in_memory
+
+    @property
     def pending_bytes(self) -> int:
         """What is held in memory: copies that wait to be written, and what was read ahead."""
         return self._worker.pending_bytes()
 
     def put(self, key: Key, tree: Any) -> None:
-        worker = self._ready(key)
-        with worker.changed:
-            worker.changed.wait_for(lambda: worker.copies() < self.pending)
-            worker.raise_error()
-        task = Task("put", key, copy_of(tree), size_of(tree))
-        with worker.changed:
-            worker.ahead.pop(key, None)
-            worker.call_off(key)
-            self._held.entries[key] = None
-            worker.writing[key] = task
-            worker.submit(task)
+        worker = self._wait_for_room(key)
+        self._write(worker, Task("put", key, copy_of(tree), size_of(tree)))
+
+    def lend(self, key: Key, tree: Any) -> Task:
+        """Put a tree that stays as it is until the task is ``done``."""
+        worker = self._wait_for_room(key)
+        task = Task("put", key, tree, size_of(tree))
+        self._write(worker, task)
+        return task
 
     def get(self, key: Key) -> Any:
         worker = self._ready(key)
@@ -143,3 +146,19 @@ class Background(Store):
         with worker.changed:
             worker.raise_error()
         return worker
+
+    def _wait_for_room(self, key: Key) -> Worker:
+        worker = self._ready(key)
+        with worker.changed:
+            worker.changed.wait_for(lambda: worker.copies() < self.pending)
+            worker.raise_error()
+        return worker
+
+    def _write(self, worker: Worker, task: Task) -> None:
+        key = task.key
+        with worker.changed:
+            worker.ahead.pop(key, None)
+            worker.call_off(key)
+            self._held.entries[key] = None
+            worker.writing[key] = task
+            worker.submit(task)

@@ -13,38 +13,45 @@ their signs, for one).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-_WORDS = 1021
+_WORDS, _ROWS = 1021, 512
 ROW = 8 * _WORDS
-PIECE = 512 * ROW
+PIECE = _ROWS * ROW
 """Bytes that are written or read, and summed, at a time: they stay in the cache in between."""
 _BUFFERS = 256
 
 
-def checksum(data: np.ndarray, value: int = 0) -> int:
-    """The checksum of an array of bytes, continued from ``value``."""
+def checksum(data: np.ndarray, value: int = 0, move: Callable[[np.ndarray], None] | None = None) -> int:
+    """The checksum of an array of bytes, continued from ``value``; ``move`` brings each piece before it is summed."""
     rows = data.size // ROW
     if rows:
         words = data[: rows * ROW].view(np.uint64).reshape(rows, _WORDS)
-        value = zlib.crc32(np.add.reduce(words, axis=1), value)
+        sums = np.empty(rows, np.uint64)
+        for row in range(0, rows, _ROWS):
+            if move is not None:
+                move(data[row * ROW : min(row + _ROWS, rows) * ROW])
+            np.add.reduce(words[row : row + _ROWS], axis=1, out=sums[row : row + _ROWS])
+        value = zlib.crc32(sums.data, value)
         data = data[rows * ROW :]
+    if move is not None and data.size:
+        move(data)
     return zlib.crc32(data.data, value)
 
 
 def batches(buffers: Sequence[np.ndarray]) -> Iterator[tuple[list[np.ndarray], int]]:
-    """The buffers in order, cut into pieces, as many pieces at a time as are worth one system call, and their size."""
+    """The buffers in order, as many at a time as are worth one system call, and their size; large ones alone."""
     batch: list[np.ndarray] = []
     total = 0
     for buffer in buffers:
-        for start in range(0, buffer.size, PIECE):
-            piece = buffer[start : start + PIECE] if buffer.size > PIECE else buffer
-            if batch and (total + piece.size > PIECE or len(batch) == _BUFFERS):
-                yield batch, total
-                batch, total = [], 0
-            batch.append(piece)
-            total += piece.size
+        if not buffer.size:
+            continue
+        if batch and (total + buffer.size > PIECE or len(batch) == _BUFFERS):
+            yield batch, total
+            batch, total = [], 0
+        batch.append(buffer)
+        total += buffer.size
     if batch:
         yield batch, total

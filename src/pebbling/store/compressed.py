@@ -46,6 +46,10 @@ class Compressed(Store):
     def lossy(self) -> bool:  # type: ignore[override]
         return self.lossy_bits is not None or self.store.lossy
 
+    @property
+    def in_memory(self) -> bool:  # type: ignore[override]
+        return self.store.in_memory
+
     def put(self, key: Key, tree: Any) -> None:
         meta, buffers = pack(tree)
         forms = Layout(meta).forms

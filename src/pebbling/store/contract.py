@@ -28,6 +28,9 @@ class Store(ABC):
     lossy: bool = False
     """Whether what comes out may differ from what went in."""
 
+    in_memory: bool = False
+    """Whether snapshots are in the memory of this process, where they count in a budget."""
+
     @abstractmethod
     def put(self, key: Key, tree: Any) -> None:
         """Keep a snapshot of ``tree`` under ``key``."""

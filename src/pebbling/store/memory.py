@@ -19,6 +19,8 @@ class Memory(Store):
     {'u': [1.0, 2.0]}
     """
 
+    in_memory = True
+
     def __init__(self) -> None:
         self._held: Catalogue[tuple[Any, int]] = Catalogue("this Memory store")
         self._nbytes = 0

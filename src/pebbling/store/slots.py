@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import zlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..errors import CorruptSnapshot, StoreError, StoreFull
 from ..tree import Layout
 from ..units import format_bytes
 from . import files
-from .checksum import batches, checksum
+from .checksum import PIECE, batches, checksum
 from .contract import Key
 from .directory import MAGIC, Directory
 
@@ -27,16 +28,27 @@ _DESCRIPTION = 4096
 """Room that is set aside for the description when slots are made before the snapshots are known."""
 
 
+class Description:
+    """What snapshots look like: the snapshots of one run look alike, and share one of these."""
+
+    def __init__(self, meta: bytes) -> None:
+        self.meta = meta
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(self.meta)
+
+
 @dataclass
 class Entry:
-    """Where a snapshot is, and what it must look like."""
+    """Where a snapshot is, and what it must look like; its description is read when it is needed."""
 
     slot: int
     data: int
     check: int
     meta: int
     meta_check: int
-    layout: Layout | None = None
+    description: Description | None = None
 
     @property
     def nbytes(self) -> int:
@@ -53,6 +65,7 @@ class Slots:
         self._free: list[int] = []
         self._headed: set[int] = set()
         self._next = 0
+        self._last: Description | None = None
 
     def adopt(self, used: set[int]) -> None:
         """Take over the slots that an earlier process left, of which ``used`` hold snapshots."""
@@ -77,7 +90,7 @@ class Slots:
                 raise files.failure(error, "writing a snapshot", path, needed) from error
             raise
         self._sizes[number] = max(before, needed)
-        return Entry(number, size, check, len(meta), zlib.crc32(meta))
+        return Entry(number, size, check, len(meta), zlib.crc32(meta), self._described(meta))
 
     def read(self, key: Key, entry: Entry) -> Any:
         """The tree in a slot, if every byte of it is what was written."""
@@ -89,9 +102,7 @@ class Slots:
         except OSError as error:
             raise files.failure(error, f"reading snapshot {key!r}", path) from error
         try:
-            if entry.layout is None:
-                entry.layout = self._describe(descriptor, key, entry, path)
-            buffers, finish = entry.layout.allocate()
+            buffers, finish = self._layout(descriptor, key, entry, path).allocate()
             self._load(descriptor, key, entry, path, buffers)
         except OSError as error:
             raise files.failure(error, f"reading snapshot {key!r}", path) from error
@@ -143,10 +154,14 @@ class Slots:
         descriptor = self._open(path, number)
         try:
             check, offset = 0, _START
-            for batch, _ in batches([*buffers, np.frombuffer(meta, np.uint8)]):
-                for piece in batch:
-                    check = checksum(piece, check)
-                offset = files.write_at(descriptor, batch, offset)
+            for batch, size in batches([*buffers, np.frombuffer(meta, np.uint8)]):
+                if size > PIECE:
+                    check = checksum(batch[0], check, _Writer(descriptor, offset))
+                else:
+                    files.write_at(descriptor, batch, offset)
+                    for buffer in batch:
+                        check = checksum(buffer, check)
+                offset += size
             if self._durable:
                 files.sync(descriptor)
         finally:
@@ -198,7 +213,20 @@ class Slots:
             if number in self._sizes:
                 self._free.append(number)
 
-    def _describe(self, descriptor: int, key: Key, entry: Entry, path: str) -> Layout:
+    def _described(self, meta: bytes) -> Description:
+        if self._last is None or self._last.meta != meta:
+            self._last = Description(meta)
+        return self._last
+
+    def _layout(self, descriptor: int, key: Key, entry: Entry, path: str) -> Layout:
+        if entry.description is None:
+            entry.description = self._described(self._read_meta(descriptor, key, entry, path))
+        try:
+            return entry.description.layout
+        except Exception as error:
+            raise StoreError(f"snapshot {key!r} in {path} needs what this program does not have: {error}") from error
+
+    def _read_meta(self, descriptor: int, key: Key, entry: Entry, path: str) -> bytes:
         meta = bytearray(entry.meta)
         offset = _START + entry.data
         end = files.read_at(descriptor, [meta], entry.meta, offset)
@@ -206,22 +234,51 @@ class Slots:
             raise _corrupt(key, path, f"the file ends at byte {end}")
         if zlib.crc32(meta) != entry.meta_check:
             raise _corrupt(key, path, "its description fails the check")
-        try:
-            return Layout(bytes(meta))
-        except Exception as error:
-            raise StoreError(f"snapshot {key!r} in {path} needs what this program does not have: {error}") from error
+        return bytes(meta)
 
     def _load(self, descriptor: int, key: Key, entry: Entry, path: str, buffers: list[np.ndarray]) -> None:
         check, offset = 0, _START
-        for batch, size in batches([*buffers, np.empty(entry.meta, np.uint8)]):
-            end = files.read_at(descriptor, batch, size, offset)
-            if end != offset + size:
-                raise _corrupt(key, path, f"the file ends at byte {end}")
-            offset = end
-            for piece in batch:
-                check = checksum(piece, check)
+        try:
+            for batch, size in batches([*buffers, np.empty(entry.meta, np.uint8)]):
+                if size > PIECE:
+                    check = checksum(batch[0], check, _Reader(descriptor, offset))
+                else:
+                    _read(descriptor, batch, size, offset)
+                    for buffer in batch:
+                        check = checksum(buffer, check)
+                offset += size
+        except EOFError as error:
+            raise _corrupt(key, path, str(error)) from None
         if check != entry.check:
             raise _corrupt(key, path, f"its {format_bytes(entry.nbytes)} fail the check")
+
+
+class _Writer:
+    """Writes piece after piece."""
+
+    def __init__(self, descriptor: int, offset: int) -> None:
+        self._descriptor, self._offset = descriptor, offset
+
+    def __call__(self, piece: np.ndarray) -> None:
+        self._offset = files.write_at(self._descriptor, [piece], self._offset)
+
+
+class _Reader:
+    """Reads piece after piece."""
+
+    def __init__(self, descriptor: int, offset: int) -> None:
+        self._descriptor, self._offset = descriptor, offset
+
+    def __call__(self, piece: np.ndarray) -> None:
+        self._offset = _read(self._descriptor, [piece], piece.size, self._offset)
+
+
+def _read(descriptor: int, buffers: list[np.ndarray], size: int, offset: int) -> int:
+    """Fill the buffers; the offset behind them, or an ``EOFError`` that says where the file ends."""
+    end = files.read_at(descriptor, buffers, size, offset)
+    if end != offset + size:
+        raise EOFError(f"the file ends at byte {end}")
+    return end
 
 
 def _corrupt(key: Key, path: str, found: str) -> CorruptSnapshot:

@@ -16,7 +16,7 @@ from .contract import Key, Store
 
 @dataclass(eq=False)
 class Task:
-    """One transfer: what is to be done, and how it went."""
+    """One transfer: what is to be done, and how it went; its tree is needed until it is ``done``."""
 
     name: str
     key: Key
@@ -54,6 +54,7 @@ class Worker:
         task = self.writing.get(key)
         if task is not None and task is not self._running:
             self._writes.remove(task)
+            task.done = True
         self.writing.pop(key, None)
         self.changed.notify_all()
 
