@@ -7,7 +7,8 @@ import pebbling as pb
 NAMES = """
 Advance BudgetError CaptureError CorruptSnapshot Cost Dump EndForward Free Hierarchical Mixed Online PebblingError
 Periodic Plan Record ReplayError Report Restore Result ResumeError Reverse Revolve ScheduleError SourceError Store
-StoreAll StoreError StoreFull Taylor Tier Turn Uneven adjoint check grad hvp loop plan taylor_test value_and_grad
+StoreAll StoreError StoreFull Tape Taylor Tier Turn Uneven adjoint check checkpoint explain grad hvp loop op plan
+taylor_test value_and_grad
 """
 
 

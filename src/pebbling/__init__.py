@@ -44,6 +44,8 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .loops import grad, hvp, loop, value_and_grad
+    from .source import checkpoint, explain
+    from .tape import Tape, op
 
 __version__ = "0.1.0"
 
@@ -51,6 +53,12 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     if name in ("grad", "hvp", "loop", "value_and_grad"):
         found = globals()[name] = getattr(import_module(".loops", __name__), name)
+        return found
+    if name in ("checkpoint", "explain"):
+        found = globals()[name] = getattr(import_module(".source", __name__), name)
+        return found
+    if name in ("Tape", "op"):
+        found = globals()[name] = getattr(import_module(".tape", __name__), name)
         return found
     raise AttributeError(f"module 'pebbling' has no attribute {name!r}")
 
@@ -84,15 +92,19 @@ __all__ = [
     "StoreAll",
     "StoreError",
     "StoreFull",
+    "Tape",
     "Taylor",
     "Tier",
     "Turn",
     "Uneven",
     "adjoint",
     "check",
+    "checkpoint",
+    "explain",
     "grad",
     "hvp",
     "loop",
+    "op",
     "plan",
     "taylor_test",
     "value_and_grad",

@@ -1,0 +1,329 @@
+"""Replays what was recorded, forward and back, with the snapshots that a schedule asks for.
+
+A run belongs to one pullback or hvp and to nothing else. It interprets templates: an op is called on
+values, not on handles, and every value is dropped as soon as nothing ahead needs it. Loops inside steps
+are passages of their own; nesting of loops is the only recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..chain import Action, Advance, EndForward, Free, Record, Restore, Schedule, Store, Turn
+from ..drive.tracing import Traced
+from ..errors import ReplayError
+from .handle import ABSENT, Box
+from .laid import Laid
+from .marks import UNKNOWN, mark
+from .need import Item, Study, Variant
+from .orders import Dual, First, Second
+from .record import CUT, EXTRA, NEW, OUTER, Call, Chain
+from .shelf import Shelf
+
+
+class Run:
+    """What all passages of one pullback or hvp share."""
+
+    def __init__(self, order: First | Second, shelf: Shelf, plan: Callable[[Passage], Schedule], verify: bool) -> None:
+        """``plan`` gives the schedule of a chain that is swept again."""
+        self.order, self.shelf, self.plan = order, shelf, plan
+        self.verify = verify and not shelf.lossy
+        self.cotangents: dict[Box, Any] = {}
+        """Of boxes; those of leaves are the result."""
+
+
+class Passage:
+    """One chain of a run, on the values of the loop's surroundings."""
+
+    def __init__(self, run: Run, chain: Chain, study: Study, outer: Sequence[Any]) -> None:
+        self.run, self.order, self.chain, self.study = run, run.order, chain, study
+        self.outer = outer
+        self.outer_cotangents: list[Any] = []
+        self.cotangents: list[Any] = []
+        self.laid = Laid(len(chain), 1)
+
+    def through(self) -> list[Any]:
+        """Go through the chain without keeping anything; the values that outlive it."""
+        state: list[Any] = []
+        for step in range(len(self.chain)):
+            state = self.advance(step, state)
+        return state
+
+    def sweep(self, schedule: Iterable[Action]) -> list[Any]:
+        """Go through the chain and keep what the schedule asks for; the values that outlive it."""
+        state: list[Any] = []
+        at, laid = 0, self.laid
+        actions = iter(schedule)
+        action: Any
+        for action in actions:
+            kind = type(action)
+            if kind is Advance:
+                for at in range(action.start, action.stop):
+                    state = self.advance(at, state)
+                at = action.stop
+            elif kind is Record:
+                state = self._record(action.step, state)
+                at = action.step + 1
+            elif kind is Store:
+                self._store(action, state)
+            elif kind is Free:
+                laid.slots.pop((action.tier, action.slot)).drop()
+            elif kind is EndForward:
+                break
+        laid.rest = actions
+        if at < len(self.chain):
+            laid.working = at, state
+            for step in range(at, len(self.chain)):
+                state = self.advance(step, state)
+        return state
+
+    def back(self, laid: Laid, cotangents: list[Any], outer: Sequence[Any] = ()) -> list[Any]:
+        """Take the cotangents of the values that outlive the chain back to those of its surroundings.
+
+        Those that the surroundings have already are given, so that sums are formed in the order of the program,
+        however it is cut into loops. ``cotangents`` comes back empty.
+        """
+        self.laid, self.cotangents, self.outer_cotangents = laid, list(cotangents), list(outer)
+        cotangents.clear()
+        state = laid.working[1] if laid.working is not None else []
+        actions = laid.actions()
+        laid.working = None
+        action: Any
+        for action in actions:
+            kind = type(action)
+            if kind is Turn:
+                self._turn(action.step, state)
+                state = []
+            elif kind is Restore:
+                state = self._restore(action)
+            elif kind is Advance:
+                for step in range(action.start, action.stop):
+                    state = self.advance(step, state)
+            elif kind is Store:
+                self._store(action, state)
+            elif kind is Free:
+                laid.slots.pop(_place(action)).drop()
+            elif kind is Record:
+                state = self._record(action.step, state)
+            elif kind is not EndForward:
+                kept, env, inner = laid.tapes.pop(action.step)
+                self._reverse(action.step, kept, env, inner)
+                kept = env = inner = None
+        return self.outer_cotangents
+
+    def try_turn(self) -> int:
+        """The most bytes that reversing the first step allocates."""
+        run = Run(self.order, self.run.shelf, self.run.plan, verify=False)
+        trial = Passage(run, self.chain, self.study, self.outer)
+        with Traced() as traced, np.errstate(all="ignore"):
+            after = trial.advance(0, [])
+            trial.cotangents = [self.order.doubled(value) for value in after]
+            after.clear()
+            trial.outer_cotangents = [None] * len(self.outer)
+            trial._turn(0, [])
+        return traced.peak
+
+    def advance(self, step: int, state: list[Any]) -> list[Any]:
+        """The cut after a step, as far as it is needed."""
+        variant = self.study.at(step)
+        env, _ = self._forward(step, variant.advance, state, lay=False)
+        return self._carried(step, variant, state, env)
+
+    def _record(self, step: int, state: list[Any]) -> list[Any]:
+        variant = self.study.at(step)
+        env, inner = self._forward(step, variant.turn, state, lay=True, keep=True)
+        self.laid.tapes[step] = (state, env, inner)
+        if any(kind == NEW and env[index] is ABSENT for _, (kind, index) in variant.carry):
+            return self.advance(step, state)
+        return self._carried(step, variant, state, env)
+
+    def _turn(self, step: int, state: list[Any]) -> None:
+        env, inner = self._forward(step, self.study.at(step).turn, state, lay=True)
+        self._reverse(step, state, env, inner)
+
+    def _carried(self, step: int, variant: Variant, state: list[Any], env: list[Any]) -> list[Any]:
+        after: list[Any] = [ABSENT] * len(self.chain.templates[step].ends)
+        for place, (kind, index) in variant.carry:
+            after[place] = env[index] if kind == NEW else state[index]
+        return after
+
+    def _store(self, action: Store, state: list[Any]) -> None:
+        run = self.run
+        self.laid.slots[_place(action)] = run.shelf.put(action.step, list(state), action.tier == self.chain.slow)
+
+    def _restore(self, action: Restore) -> list[Any]:
+        state = self.laid.slots[_place(action)].get()
+        if self.run.verify and action.step:
+            self._compare(action.step - 1, state, "was changed while it was kept")
+        needed = self.study.at(action.step).needed if action.step < len(self.chain) else ()
+        return [value if place in needed else ABSENT for place, value in enumerate(state)]
+
+    def _forward(
+        self, step: int, items: Iterable[Item], state: list[Any], lay: bool, keep: bool = False
+    ) -> tuple[list[Any], dict[int, tuple[Passage, Laid]]]:
+        """Run calls of a step again; the values made in it, and the loops in it that are ready to go back."""
+        chain, order = self.chain, self.order
+        template, extras, taps = chain.templates[step], chain.extras[step], chain.taps.get(step)
+        env: list[Any] = [ABSENT] * template.made
+        if taps is not None and not order.tangents:
+            for index, box in taps.items():
+                env[index] = box.value
+        inner: dict[int, tuple[Passage, Laid]] = {}
+        for item in items:
+            call = item.call
+            if call.op is not None:
+                if item.run:
+                    x = [self._fetch(source, env, state, extras) for source in call.sources]
+                    statics = {name: extras[place] for name, place in call.statics}
+                    boxes = [taps.get(index) if taps is not None else None for index in call.outputs]
+                    env[call.start : call.start + call.number] = order.forward(call.op, call.single, x, statics, boxes)
+                    x = []
+            elif lay or item.run or order.tangents:
+                found = self._forward_loop(item, env, state, extras, taps, lay)
+                if found is not None:
+                    inner[call.start] = found
+            if not keep:
+                for index in item.done:
+                    env[index] = ABSENT
+        if self.run.verify:
+            self._compare(step, [env[index] if kind == NEW else ABSENT for kind, index in template.ends])
+        return env, inner
+
+    def _forward_loop(
+        self,
+        item: Item,
+        env: list[Any],
+        state: list[Any],
+        extras: tuple[Any, ...],
+        taps: dict[int, Box] | None,
+        lay: bool,
+    ) -> tuple[Passage, Laid] | None:
+        call, chain = item.call, extras[item.call.place]
+        assert item.study is not None
+        needed = item.study.outer_needed
+        outer = [
+            self._fetch(source, env, state, extras) if place in needed else ABSENT
+            for place, source in enumerate(call.sources)
+        ]
+        passage = Passage(self.run, chain, item.study, outer)
+        laid = None
+        if lay and item.reverse:
+            laid, chain.laid = chain.laid, None
+            if laid is None or item.run or self.order.tangents:
+                if laid is not None:
+                    laid.drop()
+                outputs = passage.sweep(self.run.plan(passage))
+                laid = passage.laid
+            else:
+                outputs = []
+        else:
+            outputs = passage.through()
+        for index, value in zip(call.outputs, outputs):
+            env[index] = value
+            if isinstance(value, Dual) and isinstance(self.order, Second) and taps is not None and index in taps:
+                self.order.along[taps[index]] = value.tangent
+        return None if laid is None else (passage, laid)
+
+    def _reverse(self, step: int, state: list[Any], env: list[Any], inner: dict[int, tuple[Passage, Laid]]) -> None:
+        """Take the cotangents of the cut after a step to the cut before it."""
+        chain, order, run = self.chain, self.order, self.run
+        template, extras = chain.templates[step], chain.extras[step]
+        turn = self.study.at(step).turn
+        if run.verify and any(item.reverse for item in turn):
+            self._compare_given(step)
+        into: list[list[Any]] = [[None] * template.made, [None] * chain.width(step), self.outer_cotangents]
+        cotangents, self.cotangents = self.cotangents, []
+        for (kind, index), cotangent in zip(template.ends, cotangents):
+            into[kind][index] = order.add(into[kind][index], cotangent)
+        del cotangents
+        made = into[NEW]
+        for index, box in chain.taps.get(step, {}).items():
+            made[index] = order.add(made[index], run.cotangents.pop(box, None))
+        for item in reversed(turn):
+            call, outputs = item.call, slice(item.call.start, item.call.start + item.call.number)
+            if item.reverse:
+                g, made[outputs] = made[outputs], [None] * call.number
+                if call.op is None:
+                    ready = inner.pop(call.start, None) or self._forward_loop(item, env, state, extras, None, lay=True)
+                    assert ready is not None
+                    passage, laid = ready
+                    env[outputs] = [ABSENT] * call.number
+                    del ready
+                    found = passage.back(laid, g, _taken(call, into))
+                elif all(part is None for part in g):
+                    found = []
+                else:
+                    x = [self._fetch(source, env, state, extras) for source in call.sources]
+                    statics = {name: extras[place] for name, place in call.statics}
+                    found = order.back(call.op, call.single, x, env[outputs], g, statics)
+                    x = []
+                g = []
+                self._deposit(call, found, into, extras)
+                found = []
+            env[outputs] = [ABSENT] * call.number
+        self.cotangents = into[CUT]
+
+    def _deposit(self, call: Call, found: Sequence[Any], into: list[list[Any]], extras: tuple[Any, ...]) -> None:
+        order, cotangents = self.order, self.run.cotangents
+        for (kind, index), cotangent in zip(call.sources, found):
+            if cotangent is None:
+                continue
+            if kind != EXTRA:
+                into[kind][index] = order.add(into[kind][index], cotangent)
+            elif isinstance(box := extras[index], Box):
+                cotangents[box] = order.add(cotangents.get(box), cotangent)
+
+    def _fetch(self, source: tuple[int, int], env: list[Any], state: list[Any], extras: tuple[Any, ...]) -> Any:
+        kind, index = source
+        if kind == NEW:
+            return env[index]
+        if kind == CUT:
+            return state[index]
+        if kind == OUTER:
+            return self.outer[index]
+        extra = extras[index]
+        return self.order.boxed(extra) if isinstance(extra, Box) else self.order.constant(extra)
+
+    def _compare(self, step: int, after: Sequence[Any], how: str = "came out differently when it was replayed") -> None:
+        """Compare values of the cut after a step with what they were."""
+        chain, template = self.chain, self.chain.templates[step]
+        offset = chain.offsets[step] + len(template.given)
+        for i, (place, _) in enumerate(template.crossing):
+            if after[place] is not ABSENT:
+                known = chain.marks[offset + i]
+                if known != UNKNOWN and mark(self.order.primal(after[place])) != known:
+                    self._compare_given(step)
+                    self._refuse(step, f"a value made in step {step} of {chain.name} ({template.describe()}) {how}")
+
+    def _compare_given(self, step: int) -> None:
+        chain, template = self.chain, self.chain.templates[step]
+        for i, place in enumerate(template.given):
+            if mark(chain.extras[step][place]) != chain.marks[chain.offsets[step] + i]:
+                self._refuse(
+                    step,
+                    f"an array that step {step} of {chain.name} ({template.describe()}) was given from outside the "
+                    "tape was changed since",
+                )
+
+    def _refuse(self, step: int, what: str) -> NoReturn:
+        raise ReplayError(
+            f"{what}. Usual causes: an op that writes into its inputs or returns the same buffer every time, random "
+            "numbers or hidden state inside an op, an array that the program changed after it was used"
+        )
+
+
+def _taken(call: Call, into: list[list[Any]]) -> list[Any]:
+    """The cotangents that the sources of a loop have so far, to be put back when the loop has added its own."""
+    taken = []
+    for kind, index in call.sources:
+        taken.append(into[kind][index])
+        into[kind][index] = None
+    return taken
+
+
+def _place(action: Any) -> Any:
+    """The key of a slot; gaps name their own."""
+    return action.slot if not isinstance(action.slot, int) else (action.tier, action.slot)
