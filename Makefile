@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-jax lint docs bench clean
+.PHONY: demo test lint docs bench clean
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,12 +19,8 @@ demo: $(VENV)/core
 	$(BIN)/pebbling demo
 
 test: $(VENV)/tests lint
-	$(BIN)/python -m pytest --ignore=tests/jax
+	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest --doctest-modules src/pebbling
-
-# The tests of the JAX loops: long compilations, so on their own.
-test-jax: $(VENV)/tests
-	$(BIN)/python -m pytest tests/jax
 
 lint: $(VENV)/tests
 	$(BIN)/ruff check

@@ -358,13 +358,15 @@ def test_the_users_own_error_comes_through(tmp_path, error, where):
 
 
 SIGINT = """
-    import sys, time
+    import signal, sys, time
     import numpy as np
     sys.path.insert(0, {tests!r})
     from drive_problems import advance, reverse, start
     from pebbling import adjoint
     from pebbling.chain import Staged
     from pebbling.store import Disk
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
 
     def step(x, i):
         if i == 7:

@@ -1,0 +1,199 @@
+"""From a budget in bytes to a course, by measuring a step on trial.
+
+A run holds, besides the states and tapes that its schedule keeps: the final state, the working one, the
+cotangents before a block and the sums of the constants' cotangents, and whatever the turn of one step takes
+on top. The initial state is the caller's, and its slot costs nothing. Two turns on trial, of one step and of
+two, show what a turn takes and what each further taped step adds; they start from the state after the first
+step, as most do. What was measured is remembered by the body's code and by the shapes of all tensors.
+Steps that need more than those on trial can exceed the budget by as much.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, floor
+from typing import Any, NoReturn
+
+import torch
+
+from ..chain import Mixed, Online, StoreAll
+from ..errors import BudgetError
+from ..loops.program import Leaves, Program
+from ..units import format_bytes, parse_bytes
+from .ambient import without_fast_paths
+from .first import First
+from .plan import Course, in_blocks
+from .shelf import Shelf
+from .tapes import Sums
+from .tracked import Tracked
+
+BOOKKEEPING = 48 * 1024
+"""The states of random generators and other small tensors of the run itself."""
+_LEVELS, _MOST_ROOM = 128, 200
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Bytes of one step."""
+
+    state: int
+    """A snapshot: the state, and what goes with it."""
+    cotangents: int
+    sums: int
+    forward: int
+    """What a step without a tape takes on top of the state it is given."""
+    turn: int
+    """What the turn of one step takes on top of its state, its cotangents and the sums."""
+    tape: int
+    """What every further step of a block adds."""
+
+    @property
+    def working(self) -> int:
+        """What a run needs besides what its schedule keeps."""
+        turn = 2 * self.state + self.cotangents + self.sums + self.turn
+        return BOOKKEEPING + max(turn, 2 * self.state + self.forward)
+
+
+def within(memory: float | str, first: First) -> Course:
+    """The course of the fewest forwards within a budget."""
+    limit, program, steps = parse_bytes(memory), first.program, first.program.length
+    if steps == 0 or (steps is None and not program.goes_on(list(first.state), 0)):
+        return Course(StoreAll(0), 0) if steps == 0 else Course(Online(1), None)
+    measured = measured_for(first)
+    free = limit - measured.working
+    if free < 0:
+        refuse(limit, measured, program, measured.working)
+    room = Fraction(free, max(measured.state, 1)) + 1
+    if steps is None:
+        return Course(Online(max(1, floor(room))), None)
+    if (steps - 1) * measured.tape <= free:
+        return Course(StoreAll(steps), steps)
+    return fewest(steps, room, Fraction(max(measured.tape, 1), max(measured.state, 1)))
+
+
+@lru_cache(_REMEMBERED)
+def fewest(steps: int, room: Fraction, tape: Fraction) -> Course:
+    """Room for states, that of the first one included, and tapes of so many states."""
+    if room <= _MOST_ROOM:
+        grid = next((grid for grid in (8, 4, 2) if room * grid <= _LEVELS), 1)
+        units, size = Fraction(floor(room * grid), grid), Fraction(ceil(tape * grid), grid)
+        return Course(Mixed(steps, float(units), float(size)), steps)
+    candidates = [
+        (_forwards(course), block, course)
+        for block in _blocks(steps, floor((room - 1) / tape))
+        if (course := in_blocks(steps, floor(room - (block - 1) * tape), block))
+    ]
+    return min(candidates, key=lambda found: found[:2])[2]
+
+
+def _blocks(steps: int, most: int) -> list[int]:
+    """Lengths of blocks worth a try: those that divide the loop into different numbers of them."""
+    return sorted({-(-steps // count) for count in range(1, min(steps, 400) + 1)} & set(range(1, most + 2))) or [1]
+
+
+def _forwards(course: Course) -> int:
+    schedule: Any = course.schedule
+    return schedule.cost.advances * course.block
+
+
+def refuse(limit: int, measured: Measured, program: Program, minimum: int) -> NoReturn:
+    """Say that a budget is too small, and which one is not."""
+    raise BudgetError(
+        f"{limit} bytes ({format_bytes(limit)}) are too few for {program.where()}: its states take "
+        f"{format_bytes(measured.state)}, the turn of one step {format_bytes(measured.turn)}, the sums of gradients "
+        f"{format_bytes(measured.sums)}, and the smallest budget is {minimum} bytes "
+        f"({format_bytes(minimum)})",
+        minimum=minimum,
+    )
+
+
+def measured_for(first: First) -> Measured:
+    """What a step of this loop takes, measured once."""
+    key = signature(first)
+    found = _known.get(key)
+    if found is None:
+        found = _known[key] = _measure(first)
+        while len(_known) > _REMEMBERED:
+            _known.popitem(last=False)
+    return found
+
+
+_known: OrderedDict[Any, Measured] = OrderedDict()
+
+
+def signature(first: First) -> Any:
+    """What two loops have in common that take the same memory."""
+    tensors = [leaf for leaf in (*first.state, *first.consts, *first.constants) if isinstance(leaf, torch.Tensor)]
+    forms = tuple([(t.shape, t.stride(), t.dtype, t.device, t.requires_grad) for t in tensors])
+    codes = tuple([getattr(function, "__code__", function) for function in first.program.functions()])
+    others = tuple([leaf for leaf in (*first.state, *first.consts) if isinstance(leaf, int | float | str)])
+    training = tuple([part.training for module in first.captured.modules.values() for part in module.modules()])
+    steps = None if first.program.length is None else min(first.program.length, 3)
+    return codes, forms, others, training, tuple(first.live), steps, tuple(first.ambient.autocast)
+
+
+def _measure(first: First) -> Measured:
+    """Take the second step on trial, or the first if there is no other; generators and buffers are put back."""
+    program, taper, width = first.program, first.taper, len(first.state)
+    draws, buffers = first.ambient.draws(), first.buffers.read()
+    state = Shelf("", first.written).private(first.state)
+    looks, taper.looks = taper.looks, False
+    steps = program.length
+    try:
+        with torch.no_grad(), without_fast_paths(), Tracked() as memory:
+            start = 0
+            if steps is None or steps > 1:
+                state = taper.cut(_outputs(program, state, taper.given, 0))[:width]
+                start = 1
+            memory.restart()
+            held = memory.held
+            after = _outputs(program, list(state), taper.given, start)[:width]
+            forward, size = memory.peak - held, _bytes(after)
+            del after
+            several = 2 if steps is None or steps > start + 1 else 1
+            sums = Sums([None] * len(taper.constants))
+            cotangents = _turn(first, state, start, 1, sums, memory)[1]
+            turn, _ = _turn(first, state, start, 1, sums, memory)
+            two = _turn(first, state, start, 2, sums, memory)[0] if several == 2 and steps != 2 else turn + turn
+            kept = sum([one.numel() * one.element_size() for one in sums.constants if one is not None])
+            kept += sum([one.numel() * one.element_size() for one in sums.copies.values()])
+        drawn = sum([one.nbytes for one, two in zip(first.ambient.draws(), draws) if not torch.equal(one, two)])
+        size = max(size, _bytes(first.state)) + drawn + sum([one.nbytes for one in buffers])
+    finally:
+        taper.looks = looks
+        first.ambient.set(draws)
+        first.buffers.write(buffers)
+    return Measured(size, cotangents, kept, forward, turn, max(two - turn, 1))
+
+
+def _turn(first: First, state: Leaves, start: int, steps: int, sums: Sums, memory: Tracked) -> tuple[int, int]:
+    """The peak of a turn, and the bytes of its cotangents."""
+    taper = first.taper
+    stop = start + steps
+    if first.program.length is not None:
+        stop = min(stop, first.program.length)
+    memory.restart()
+    held = memory.held
+    block = taper.tape(list(state), start, stop, first.live)
+    seeds: list[Any] = [
+        torch.zeros_like(value) if end is not None else None for value, end in zip(block.values, block.ends)
+    ]
+    nbytes = _bytes(seeds)
+    block.values = []
+    taper.pull(block, seeds, sums, [True] * len(taper.constants))
+    return max(0, memory.peak - held - nbytes), nbytes
+
+
+def _outputs(program: Program, state: Leaves, given: Leaves, step: int) -> Leaves:
+    if program.rich:
+        _, values, outs, emitted = program.full(state, given, step)
+        return [*values, *outs, *emitted]
+    return program.advance(state, given, step, step + 1)
+
+
+def _bytes(leaves: Leaves) -> int:
+    return sum([leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor)])

@@ -1,0 +1,62 @@
+"""Buffers that steps update, such as the statistics of a batch normalisation.
+
+They are updated once, by the sweep. A replay starts with the values that they had at its snapshot, and
+when the way back is over they hold again what they held before it. Which buffers steps update is
+seen on the first step; one that is updated later for the first time is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import torch
+
+from ..errors import ReplayError
+
+Slot: TypeAlias = tuple[torch.nn.Module, str]
+Values: TypeAlias = tuple[torch.Tensor, ...]
+
+
+class Buffers:
+    """The buffers of the modules that a loop calls."""
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self._all, self.changing = list(slots), list(slots)
+        self.changed = [True] * len(self._all)
+        self._still: list[tuple[Slot, torch.Tensor]] = []
+
+    def read(self) -> Values:
+        """Copies of those that change."""
+        return tuple([_of(slot).detach().clone() for slot in self.changing])
+
+    def write(self, values: Values) -> None:
+        """Put values back, without counting as a write: no tape takes notice."""
+        if values:
+            torch._foreach_copy_([_of(slot).data for slot in self.changing], list(values))
+
+    def settle(self, before: Values) -> None:
+        """After a step, tell those that it changed from those it did not; ``before`` was read before it."""
+        self.changed = [not torch.equal(_of(slot), value) for slot, value in zip(self._all, before)]
+        self._still = [(slot, value) for slot, value, one in zip(self._all, before, self.changed) if not one]
+        self.changing = [slot for slot, one in zip(self._all, self.changed) if one]
+
+    def only(self, slots: Sequence[Slot]) -> None:
+        """Take it as known which of them steps change."""
+        self.changing = list(slots)
+
+    def check(self, where: str) -> None:
+        """Refuse changes of buffers that did not change at first."""
+        for slot, value in self._still:
+            if not torch.equal(_of(slot), value):
+                raise ReplayError(
+                    f"{where} updates the buffer {slot[1]!r} of {type(slot[0]).__name__} for the first time after its "
+                    "first step, so that its earlier values can't be had for the way back: carry it in the state"
+                )
+        self._still = []
+
+
+def _of(slot: Slot) -> torch.Tensor:
+    found = slot[0]._buffers[slot[1]]
+    assert found is not None
+    return found

@@ -1,0 +1,152 @@
+"""What is known of a loop before it runs: what it reaches, and what of its state is differentiated.
+
+A first step is taken on trial where the body can't be seen through, or where only some of the state
+requires gradients: its graph shows the tensors that it reached, and which leaves of the state a derivative
+flows into. More steps follow for as long as more leaves are found. Generators and buffers are put back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..errors import PebblingError
+from ..loops.program import Leaves, Program
+from ..store import Store
+from .ambient import Ambient, without_fast_paths
+from .block import Taper
+from .buffers import Buffers
+from .captured import Captured
+from .passage import Passage
+from .plan import Course
+from .shelf import Shelf, refuse_written, version
+from .tapes import Unknown
+
+
+class First:
+    """A loop that is about to run."""
+
+    def __init__(
+        self, program: Program, captured: Captured, state: Leaves, consts: Leaves, written: frozenset[int]
+    ) -> None:
+        self.program, self.state, self.consts, self.written = program, state, consts, written
+        self.captured = captured
+        tensors = [leaf for leaf in (*state, *consts) if isinstance(leaf, torch.Tensor)]
+        tensors += [tensor for _, tensor in self.captured.tensors.values()]
+        self.watched = tensors
+        """Tensors that nobody may write into while the loop can still be differentiated."""
+        self.ambient = Ambient(tensors)
+        self.graded = self.captured.compiled or self.ambient.casts
+        self.buffers = Buffers(self.captured.buffers())
+        self.constants: list[torch.Tensor] = []
+        given = self._constants()
+        self.taper = Taper(program, len(state), given, self._inner, written, self.ambient.casts)
+        self.taper.looks = not self.captured.closed or self.ambient.casts
+        self.live = [_follows(leaf) for leaf in state]
+        self.differentiated = any(self.live) or bool(self.constants)
+        partly = any(_could(leaf) and not one for leaf, one in zip(state, self.live))
+        if self.taper.looks or self.captured.modules or (self.differentiated and partly):
+            self._try()
+
+    def passage(self, course: Course, verify: str | bool, store: Store | None, in_bytes: bool) -> Passage:
+        """The loop, ready to run on a course."""
+        return Passage(
+            self.program,
+            course,
+            self.state,
+            self.taper,
+            self.live,
+            self.ambient,
+            self.buffers,
+            self.watched,
+            self.graded,
+            verify,
+            store,
+            in_bytes,
+        )
+
+    def _constants(self) -> Leaves:
+        """The constants as the body gets them: those that are differentiated, cut off from where they come from."""
+        made: dict[int, torch.Tensor] = {}
+        self._inner: list[torch.Tensor] = []
+        given = list(self.consts)
+        for place, leaf in enumerate(self.consts):
+            if not _follows(leaf):
+                continue
+            if id(leaf) in self.captured.tensors:
+                continue  # the body reaches the tensor itself as well, and both are one
+            inner = made.get(id(leaf))
+            if inner is None:
+                inner = leaf.detach().requires_grad_()
+                if self.ambient.casts and not leaf.is_leaf:
+                    inner = inner.view_as(inner)
+                made[id(leaf)] = inner
+                self.constants.append(leaf)
+                self._inner.append(inner)
+            given[place] = inner
+        for name, tensor in self.captured.tensors.values():
+            if tensor.requires_grad:
+                if tensor.retains_grad and not tensor.is_leaf:
+                    raise PebblingError(
+                        f"{name}, which {self.program.where()} uses, keeps its gradient (retain_grad) and is not an "
+                        "argument of the loop: pass it as one"
+                    )
+                self.constants.append(tensor)
+                self._inner.append(tensor)
+        return given
+
+    def _try(self) -> None:
+        program, state = self.program, Shelf("", self.written).private(self.state)
+        draws, before = self.ambient.draws(), self.buffers.read()
+        versions = list(map(version, self.watched))
+        try:
+            step = 0
+            while (step < program.length) if program.length is not None else program.goes_on(state, step):
+                state, grown = self._look(state, step)
+                if step == 0:
+                    self.buffers.settle(before)
+                    before = tuple([value for value, one in zip(before, self.buffers.changed) if one])
+                step += 1
+                if not grown or step > len(self.state):
+                    break
+            if step == 0:
+                self.buffers.settle(before)
+                before = ()
+        finally:
+            self.ambient.set(draws)
+            self.buffers.write(before)
+        for tensor, count in zip(self.watched, versions):
+            if version(tensor) != count:
+                refuse_written(f"a tensor of shape {tuple(tensor.shape)}", program.where())
+
+    def _look(self, state: Leaves, step: int) -> tuple[Leaves, bool]:
+        """Tape one step; the state after it, and whether more leaves of it are differentiated than was known."""
+        live = [one and _could(leaf) for one, leaf in zip(self.live, state)]
+        while True:
+            try:
+                with without_fast_paths():
+                    block = self.taper.tape(list(state), step, step + 1, live)
+                break
+            except Unknown as unknown:
+                if unknown.hidden:
+                    raise unknown.refuse() from None
+                for leaf in unknown.leaves:
+                    self.taper.add(leaf)
+                    self.constants.append(leaf)
+                self.differentiated = True
+        after: Any = [
+            leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in block.values[: len(self.state)]
+        ]
+        live = [one or end is not None for one, end in zip(self.live, block.ends)]
+        grown, self.live = live != self.live, live
+        self.differentiated = self.differentiated or any(live)
+        return after, grown
+
+
+def _follows(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.requires_grad
+
+
+def _could(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())

@@ -1,0 +1,132 @@
+"""From an FX graph to the graph of storages: kernels, measured costs, joined operations, states of generators."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass, replace
+
+import torch
+from torch import fx
+
+from ...graph import Graph, Node, from_fx
+from .costs import Cost, costs
+from .in_place import Joined, join_in_place
+from .kernels import as_in_eager_mode
+from .partition import is_tangent
+from .random import add_states, is_random, own_generator, with_states
+
+# Bytes of a gradient that is taken for that of a loss; 512 is the grain of a GPU's allocator.
+_A_NUMBER = 512
+# Bytes that measuring one operation may take whatever the budget is.
+_NEVER_MISSED = 2**28
+
+
+@dataclass
+class Captured:
+    """A captured graph in both forms, and which of its nodes take the state of a generator."""
+
+    module: fx.GraphModule
+    forward_outputs: int
+    graph: Graph
+    states: dict[str, str]
+    costs: dict[str, Cost]
+    fingerprint: str
+    device: str | None = None
+    """The GPU that it runs on."""
+
+
+def capture(
+    module: fx.GraphModule, forward_outputs: int, mutated: list[str], most: int | None, name: str = ""
+) -> Captured:
+    """The graph of storages of an FX graph, with measured costs."""
+    module.graph.eliminate_dead_code()
+    fingerprint = _fingerprint(module)
+    as_in_eager_mode(module)
+    known = costs(module.graph.nodes, None if most is None else max(most, _NEVER_MISSED))
+    backward = _after_tangents(module)
+    joined = join_in_place(module, backward)
+    for node_name, parts in joined.items():
+        known[node_name] = _sum([known[part] for part in parts.names])
+    states = add_states(module, backward)
+    nodes = list(module.graph.nodes)
+    places = {str(getattr(node.meta.get("val"), "device", "")) for node in nodes}
+    device = next((place for place in sorted(places) if place.startswith("cuda")), None)
+    grain = 1 if device is None else 512
+    graph = from_fx(
+        module,
+        forward_outputs,
+        time={name: cost.time for name, cost in known.items()},
+        workspace={name: cost.workspace for name, cost in known.items()},
+        tangents=[node.name for node in nodes if is_tangent(node)],
+        mutated=mutated,
+        once=[node.name for node in nodes if node.op == "call_function" and own_generator(node)],
+        held_tangents=False,
+        rounding=grain,
+        name=name,
+    )
+    drawing = {node.name for node in nodes if node.op == "call_function" and is_random(node)}
+    graph = with_states(graph, states, drawing)
+    again = {node.name for node in nodes if hasattr(node.target, "again")}
+    described = (
+        _described(_sized(node, known.get(node.name), grain), joined.get(node.name), node.name in again)
+        for node in graph.nodes
+    )
+    graph = Graph(described, graph.inputs, graph.outputs, graph.name)
+    graph = _holding_tangents(graph, [node.name for node in nodes if is_tangent(node)])
+    return Captured(module, forward_outputs, graph, states, known, fingerprint, device)
+
+
+def _holding_tangents(graph: Graph, tangents: list[str]) -> Graph:
+    """The gradient of a loss is held by whoever called ``backward``, until that returns.
+
+    So is every gradient of an output in versions of torch that hand them to the backward pass in a tuple.
+    """
+    most = _A_NUMBER if hasattr(torch.autograd.function.BackwardCFunction, "apply_boxed") else math.inf
+    held = [name for name in tangents if name in graph.storage and graph.storage[name].bytes <= most]
+    return Graph(graph.nodes, graph.inputs, (*graph.outputs, *held), graph.name)
+
+
+def _described(node: Node, joined: Joined | None, again: bool) -> Node:
+    """The node with names as the program has them; what has a way of its own to run ``again`` may do so."""
+    op = node.op if joined is None else " + ".join(joined.operators)
+    return replace(node, op=op, module=_plain(node.module), replayable=node.replayable or again)
+
+
+def _sized(node: Node, cost: Cost | None, grain: int) -> Node:
+    """The node with storages as large as they were when it was measured, where that is more."""
+    if cost is None or len(cost.bytes) != len(node.makes):
+        return node
+    sizes = (max(storage.bytes, -(-size // grain) * grain) for storage, size in zip(node.makes, cost.bytes))
+    return replace(node, makes=tuple(replace(storage, bytes=size) for storage, size in zip(node.makes, sizes)))
+
+
+def _sum(parts: list[Cost]) -> Cost:
+    """Of operations that run as one, each over the result of the one before."""
+    workspace = max(part.workspace for part in parts)
+    return Cost(sum(part.time for part in parts), workspace, any(part.estimated for part in parts), parts[0].bytes)
+
+
+def _plain(module: str) -> str:
+    """A module's name as the program has it, without the tracer's own words."""
+    return re.sub(r"^L\['\w+'\]\.?", "", module)
+
+
+def _after_tangents(module: fx.GraphModule) -> set[str]:
+    found: set[str] = set()
+    for node in module.graph.nodes:
+        if is_tangent(node) or any(argument.name in found for argument in node.all_input_nodes):
+            found.add(node.name)
+    return found
+
+
+def _fingerprint(module: fx.GraphModule) -> str:
+    """A name for the graph: operations, shapes, types and devices."""
+    lines = [str(torch.__version__), torch.cuda.get_device_name() if torch.cuda.is_available() else ""]
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+        shapes = [(tuple(t.shape), tuple(t.stride()), str(t.dtype), str(t.device)) for t in tensors]
+        lines.append(f"{node.name} {node.op} {node.target} {node.args} {node.kwargs} {shapes}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:24]

@@ -1,0 +1,135 @@
+"""``fit`` and ``plan``: models in a budget of bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import nn
+
+from ...errors import CaptureError
+from ...units import parse_bytes
+from .capture import Eager, Stopped, compiled, settings
+from .model_plan import ModelPlan
+from .module import FittedFunction, Runner, fitted_module
+from .planner import Planner
+from .refusals import refusals
+
+F = TypeVar("F", bound=Callable[..., Any])
+Backend = Literal["eager", "inductor"]
+Breaks = Literal["refuse", "keep"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``fit`` was asked for."""
+
+    memory: int | None
+    backend: Backend
+    breaks: Breaks
+    plans: Path | None
+    time_limit: float
+    group: Any = None
+
+    def planner(self, name: str) -> Planner:
+        """A planner with these options."""
+        return Planner(self.memory, self.time_limit, self.plans, self.group, name)
+
+    def compiled(self, function: Callable[..., Any], planner: Planner) -> Callable[..., Any]:
+        """The function, captured and planned at its first call."""
+        return compiled(function, Eager(planner), whole=self.breaks == "refuse")
+
+
+def fit(
+    function: F,
+    memory: float | str | None = None,
+    *,
+    backend: Backend = "eager",
+    breaks: Breaks = "refuse",
+    plans: str | os.PathLike[str] | None = None,
+    time_limit: float = 30.0,
+    group: Any = None,
+) -> F:
+    """The same model or function, whose forward and backward pass take at most ``memory`` above what is there.
+
+    ``memory`` is in bytes, or text such as "8GB"; None sets no limit. The first call with new shapes
+    captures and plans (``time_limit`` bounds the search, in seconds), later ones run. With
+    ``backend="eager"`` every result and gradient is that of the original, bit for bit. What can't be
+    captured is a ``CaptureError``; ``breaks="keep"`` runs it as it is instead, and gives each part
+    between such breaks the whole budget for itself. ``plans`` is a folder where plans are kept and
+    found again. With ``group``, a process group, all its ranks use the plan that its first one made.
+
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
+    >>> fitted = fit(model, memory="64KiB")
+    >>> fitted(torch.ones(4, 8)).sum().backward()
+    >>> fitted.plan.peak <= 64 * 1024
+    True
+    """
+    options = _options(memory, backend, breaks, plans, time_limit, group)
+    if isinstance(function, nn.Module):
+        return refit(function, options)  # type: ignore[return-value]
+    if not callable(function):
+        raise TypeError(f"fit takes a module or a function, not {type(function).__name__}")
+    return FittedFunction(Runner(function, options))  # type: ignore[return-value]
+
+
+def refit(model: nn.Module, options: Options) -> nn.Module:
+    """A fitted module with given options."""
+    if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+        raise CaptureError(
+            f"{type(model).__name__} hides the model that it wraps: fit first, then wrap, as in "
+            f"{type(model).__name__}(fit(model, …))"
+        )
+    return fitted_module(model, Runner(model, options), refit)
+
+
+def plan(
+    function: Callable[..., Any],
+    *example: Any,
+    memory: float | str | None = None,
+    time_limit: float = 30.0,
+    plans: str | os.PathLike[str] | None = None,
+    **keywords: Any,
+) -> ModelPlan:
+    """The plan that ``fit`` would make for these arguments; nothing of the model is run.
+
+    Parameters and arguments may be on the meta device: costs are then estimated and not measured.
+
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
+    >>> plan(model, torch.ones(4, 8), memory="64KiB").overhead
+    0.0
+    """
+    options = _options(memory, "eager", "refuse", plans, time_limit, None)
+    name = type(function).__name__ if isinstance(function, nn.Module) else getattr(function, "__qualname__", "function")
+    planner = options.planner(name)
+    capture = compiled(function, Eager(planner, stop=True), whole=True)
+    try:
+        with settings(), refusals(name), torch.random.fork_rng(devices=[]):
+            capture(*example, **keywords)
+    except Stopped:
+        return planner.made[-1]
+    raise CaptureError(f"{name} runs no tensor operation for these arguments: there is nothing to plan")
+
+
+def _options(
+    memory: float | str | None, backend: str, breaks: str, plans: Any, time_limit: float, group: Any
+) -> Options:
+    if backend not in ("eager", "inductor"):
+        raise ValueError(f"backend={backend!r}: expected 'eager' or 'inductor'")
+    if backend == "inductor":
+        raise NotImplementedError(
+            "backend='inductor' is not there yet: inductor allocates on its own, and no plan could be held to its "
+            "budget; use backend='eager'"
+        )
+    if breaks not in ("refuse", "keep"):
+        raise ValueError(f"breaks={breaks!r}: expected 'refuse' or 'keep'")
+    if not time_limit > 0:
+        raise ValueError(f"time_limit={time_limit!r}: expected a number of seconds above 0")
+    budget = None if memory is None else parse_bytes(memory)
+    return Options(budget, backend, breaks, None if plans is None else Path(plans), float(time_limit), group)  # type: ignore[arg-type]

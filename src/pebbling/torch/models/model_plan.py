@@ -1,0 +1,91 @@
+"""The plan of a model: what is kept, what is replayed, and what that costs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...graph import Graph, GraphPlan, Step, load, save
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """A plan for one captured graph; ``estimated`` if some costs could not be measured."""
+
+    graph_plan: GraphPlan
+    fingerprint: str = ""
+    estimated: bool = False
+    measured: int | None = field(default=None, compare=False)
+    """Peak of the first step on a GPU, as the allocator counted it, in bytes."""
+
+    @property
+    def graph(self) -> Graph:
+        """Operations and storages of the model, with their costs."""
+        return self.graph_plan.graph
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What is run and freed, in order."""
+        return self.graph_plan.steps
+
+    @property
+    def memory(self) -> int | None:
+        """The budget, in bytes."""
+        return self.graph_plan.memory
+
+    @property
+    def peak(self) -> int:
+        """Bytes above the start at the worst moment."""
+        return self.graph_plan.peak
+
+    @property
+    def overhead(self) -> float:
+        """Time of what is replayed, as a share of one forward and backward pass."""
+        return self.graph_plan.overhead
+
+    @property
+    def bound(self) -> float:
+        """What any plan within the budget must add."""
+        return self.graph_plan.bound
+
+    @property
+    def gap(self) -> float:
+        """How far the expected time is above the least that any plan could take."""
+        return self.graph_plan.gap
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Storages that stay from the forward to the backward pass."""
+        return self.graph_plan.saved
+
+    @property
+    def replayed(self) -> dict[str, int]:
+        """Operations that are run again, with how often."""
+        return self.graph_plan.replayed
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is a backward pass."""
+        return any(node.backward for node in self.graph.nodes)
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write one self-contained page about the plan."""
+        from .report import page
+
+        Path(path).write_text(page(self), encoding="utf-8")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan, with its graph, to a file."""
+        save(self.graph_plan, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ModelPlan:
+        """What ``save`` wrote."""
+        plan = load(path)
+        if not isinstance(plan, GraphPlan):
+            raise ValueError(f"{os.fspath(path)!r} holds a graph without a plan")
+        return cls(plan)
+
+    def __str__(self) -> str:
+        return str(self.graph_plan)

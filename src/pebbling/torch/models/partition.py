@@ -1,0 +1,161 @@
+"""A plan as two FX graphs: the forward pass with what is kept, the backward pass with what is replayed.
+
+FX runs nodes in the order of the graph and forgets each value after its last use, so the order of the
+plan is the order of execution, and what the plan frees is freed where the plan says.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+from torch import fx
+
+from ...graph import GraphPlan, unroll
+from ...graph.fx import Run
+from .replay import replay
+
+States = Mapping[str, fx.Node]
+
+
+def split(
+    plan: GraphPlan, joint: fx.GraphModule, forward_outputs: int, states: Mapping[str, str]
+) -> tuple[fx.GraphModule, ...]:
+    """The forward and the backward module of a plan, in the calling convention of AOTAutograd.
+
+    The forward module returns the outputs of the model, then what is kept; the backward module takes
+    what is kept, then the gradients of the outputs.
+    """
+    forward_runs, backward_runs = _runs(plan, joint)
+    results = _results(joint)
+    nodes = _state_nodes(joint, states)
+    placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
+    given = [node for node in placeholders if not is_tangent(node)]
+    first = _Writer(joint, given, nodes)
+    first.write(forward_runs)
+    wanted = results[:forward_outputs]
+    gradients = results[forward_outputs:]
+    kept = _read_later(backward_runs, gradients, nodes)
+    forward = first.finish([*wanted, *kept], forward_outputs)
+    tangents = [node for node in placeholders if is_tangent(node)]
+    second = _Writer(joint, [*kept, *tangents], nodes)
+    second.write(backward_runs)
+    return forward, second.finish(gradients, None)
+
+
+def straight(plan: GraphPlan, module: fx.GraphModule, states: Mapping[str, str]) -> fx.GraphModule:
+    """The module of a plan for a graph without a backward pass."""
+    runs, rest = _runs(plan, module)
+    given = [node for node in module.graph.nodes if node.op == "placeholder"]
+    writer = _Writer(module, given, _state_nodes(module, states))
+    writer.write([*runs, *rest])
+    return writer.finish(_results(module), None)
+
+
+def boxed(module: fx.GraphModule) -> Any:
+    """A function of one list of arguments, which it empties, so that nobody else holds on to them."""
+    graph = fx.Graph()
+    values: dict[fx.Node, Any] = {}
+    arguments = graph.placeholder("arguments")
+    nodes = list(module.graph.nodes)
+    for position, node in enumerate(node for node in nodes if node.op == "placeholder"):
+        values[node] = graph.call_function(operator.getitem, (arguments, position))
+    graph.call_method("clear", (arguments,))
+    for node in nodes:
+        if node.op != "placeholder":
+            values[node] = graph.node_copy(node, values.__getitem__)
+    run = fx.GraphModule(module, graph).forward
+
+    def call(arguments: list[Any]) -> Any:
+        return run(arguments)
+
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call
+
+
+def is_tangent(node: fx.Node) -> bool:
+    """Whether a placeholder is the gradient of an output."""
+    return node.op == "placeholder" and "tangents" in str(node.target)
+
+
+class _Writer:
+    """A graph under construction, and where the values of the joint graph are in it."""
+
+    def __init__(self, joint: fx.GraphModule, given: list[fx.Node], states: States) -> None:
+        self.joint, self.states = joint, states
+        self.graph = fx.Graph()
+        self.values: dict[fx.Node, fx.Node] = {}
+        for node in given:
+            self.values[node] = placeholder = self.graph.placeholder(node.name)
+            placeholder.meta = dict(node.meta)
+        for node in joint.graph.nodes:
+            if node.op == "get_attr":
+                self.values[node] = self.graph.node_copy(node, self.values.__getitem__)
+
+    def write(self, runs: list[tuple[fx.Node, bool]]) -> None:
+        for node, again in runs:
+            if again:
+                call = replay(node, self.states)
+                args, kwargs = fx.node.map_arg((call.args, call.kwargs), self.values.__getitem__)
+                self.values[node] = self.graph.call_function(call.target, args, kwargs)
+                self.values[node].meta = dict(node.meta)
+            else:
+                self.values[node] = self.graph.node_copy(node, self.values.__getitem__)
+
+    def finish(self, results: list[Any], described: int | None) -> fx.GraphModule:
+        values = tuple(self.values[node] if isinstance(node, fx.Node) else node for node in results)
+        output = self.graph.output(values)
+        _describe(output, self.joint, described, len(results))
+        return fx.GraphModule(self.joint, self.graph)
+
+
+def _runs(plan: GraphPlan, joint: fx.GraphModule) -> tuple[list[tuple[fx.Node, bool]], list[tuple[fx.Node, bool]]]:
+    """FX nodes to run in the two passes, with whether each is a replay."""
+    passes: list[list[tuple[fx.Node, bool]]] = [[], []]
+    place = 0
+    for each in unroll(plan, joint):
+        if each is None:
+            place = 1
+        elif isinstance(each, Run) and each.node.op != "get_attr":
+            passes[place].append((each.node, each.replay))
+    return passes[0], passes[1]
+
+
+def _read_later(runs: list[tuple[fx.Node, bool]], results: list[Any], states: States) -> list[fx.Node]:
+    """Values of the forward pass that the backward pass reads before it makes them itself."""
+    made: set[fx.Node] = set()
+    read: dict[fx.Node, None] = {}
+    for node, again in runs:
+        arguments = replay(node, states).reads if again else node.all_input_nodes
+        read.update((argument, None) for argument in arguments if argument not in made)
+        made.add(node)
+    read.update((node, None) for node in results if isinstance(node, fx.Node) and node not in made)
+    kept = [node for node in read if not is_tangent(node) and node.op != "get_attr"]
+    # AOTAutograd expects those that the program kept past autograd's check of versions to come last.
+    return sorted(kept, key=lambda node: bool(node.meta.get("saved_tensor_with_no_vc_check", False)))
+
+
+def _state_nodes(joint: fx.GraphModule, states: Mapping[str, str]) -> States:
+    by_name = {node.name: node for node in joint.graph.nodes}
+    return {name: by_name[state] for name, state in states.items()}
+
+
+def _results(joint: fx.GraphModule) -> list[Any]:
+    output = next(node for node in joint.graph.nodes if node.op == "output")
+    return list(output.args[0])
+
+
+def _describe(output: fx.Node, joint: fx.GraphModule, forward_outputs: int | None, count: int) -> None:
+    """Hand on what AOTAutograd notes about each result."""
+    source = next(node for node in joint.graph.nodes if node.op == "output")
+    notes = source.meta.get("desc")
+    if notes is None:
+        return
+    if forward_outputs is None:
+        output.meta["desc"] = list(notes)[-count:] if count else []
+    else:
+        from torch._functorch._aot_autograd.descriptors import SavedForBackwardsAOTOutput
+
+        saved = [SavedForBackwardsAOTOutput(i) for i in range(count - forward_outputs)]
+        output.meta["desc"] = [*list(notes)[:forward_outputs], *saved]

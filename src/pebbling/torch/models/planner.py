@@ -1,0 +1,105 @@
+"""From a captured graph to a plan: the solver, plans made before, and what was measured since."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import fx
+
+from ...errors import BudgetError
+from ...graph import Graph, GraphPlan, load, save, solve
+from ...units import format_bytes
+from .captured import Captured, capture
+from .model_plan import ModelPlan
+from .watch import SLACK
+
+
+@dataclass
+class Planner:
+    """Makes plans for captured graphs, with one budget."""
+
+    memory: int | None
+    time_limit: float = 30.0
+    folder: Path | None = None
+    group: Any = None
+    name: str = ""
+    made: list[ModelPlan] = field(default_factory=list)
+    excess: dict[str, int] = field(default_factory=dict)
+    """Bytes by which measured steps were over the budget, by fingerprint."""
+    outdated: bool = False
+    """Whether a plan is to be made again."""
+
+    def plan(self, module: fx.GraphModule, forward_outputs: int, mutated: list[str]) -> tuple[Captured, GraphPlan]:
+        """A captured graph and its plan, from the folder if it is there."""
+        captured = capture(module, forward_outputs, mutated, self.memory, self.name)
+        result = self._agreed(captured)
+        self.made.append(ModelPlan(result, captured.fingerprint, any(c.estimated for c in captured.costs.values())))
+        return captured, result
+
+    def seen(self, captured: Captured, plan: ModelPlan, peak: int) -> None:
+        """Note the measured peak of a plan; one that is over the budget is made again at the next call."""
+        object.__setattr__(plan, "measured", peak)
+        if self.memory is not None and peak > self.memory:
+            self.excess[captured.fingerprint] = self.excess.get(captured.fingerprint, 0) + peak - self.memory
+            self.outdated = True
+
+    def budget(self, captured: Captured) -> int | None:
+        """What a plan may take: on a GPU a little less than the budget, see ``watch``."""
+        if self.memory is None or captured.device is None:
+            return self.memory
+        return max(0, int(self.memory * (1 - SLACK)) - self.excess.get(captured.fingerprint, 0))
+
+    def _agreed(self, captured: Captured) -> GraphPlan:
+        if self.group is None:
+            return self._found(captured)
+        from .ranks import agree
+
+        return agree(self.group, captured.fingerprint, lambda: self._found(captured))
+
+    def _found(self, captured: Captured) -> GraphPlan:
+        path = self._path(captured)
+        if path is not None and path.exists():
+            known = load(path)
+            if isinstance(known, GraphPlan) and _alike(known.graph, captured.graph):
+                return known
+        plan = self._solve(captured)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_name(f"{os.getpid()}-{path.name}")
+            save(plan, partial)
+            partial.replace(path)
+        return plan
+
+    def _solve(self, captured: Captured) -> GraphPlan:
+
+        try:
+            return solve(captured.graph, self.budget(captured), time_limit=self.time_limit)
+        except BudgetError as error:
+            least = error.minimum
+            if least is not None and captured.device is not None:
+                least = math.ceil((least + self.excess.get(captured.fingerprint, 0)) / (1 - SLACK)) + 1
+            named = str(error) if least is None else f"the smallest budget found is {least:.0f} bytes"
+            raise BudgetError(
+                f"{captured.graph.name or 'the model'} does not fit into memory={self.memory} "
+                f"({format_bytes(self.memory or 0)}): {named}",
+                least,
+            ) from error
+
+    def _path(self, captured: Captured) -> Path | None:
+        if self.folder is None:
+            return None
+        budget = self.budget(captured)
+        return self.folder / f"{captured.fingerprint}-{'all' if budget is None else budget}.json.gz"
+
+
+def _alike(mine: Graph, theirs: Graph) -> bool:
+    """Whether a plan for one graph is one for the other: all but the times, which differ from run to run."""
+
+    def facts(graph: Graph) -> list[object]:
+        return [graph.inputs, graph.outputs, *((n.name, n.reads, n.makes, n.after, n.workspace) for n in graph.nodes)]
+
+    return facts(mine) == facts(theirs)

@@ -1,0 +1,89 @@
+"""The way back over one loop: the rest of its schedule, with cotangents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..chain import Advance, Free, Record, Restore, Turn
+from ..chain import Store as Snapshot
+from ..loops.program import Leaves
+from .tapes import Block, Sums
+
+if TYPE_CHECKING:
+    from .passage import Passage
+
+
+class WayBack:
+    """Takes the cotangents of a loop's outputs to its inputs; nothing of a block outlives it."""
+
+    def __init__(self, passage: Passage, seeds: list[Any], sums: Sums, wanted: Sequence[bool]) -> None:
+        self.passage, self.sums, self.wanted = passage, sums, wanted
+        width, (outs, emitted) = passage.width, passage.counts
+        self.cotangents = seeds[:width]
+        self.outs = seeds[width : width + outs]
+        self.emitted: list[list[Any]] = []
+        at = width + outs
+        for count in emitted:
+            self.emitted.append(seeds[at : at + count])
+            at += count
+        seeds.clear()
+
+    def go(self) -> list[Any]:
+        """Take the rest of the actions one by one; the cotangents of the initial state."""
+        passage, bound = self.passage, self.passage.course.bound
+        state: Leaves = []
+        pending: int | None = None
+        end, at = passage.steps, 0
+        if passage.tapes and passage.tapes[-1].stop == end:
+            end = self._pull(passage.tapes.pop())
+        action: Any
+        for action in passage.actions:
+            kind = type(action)
+            if kind is Record:
+                pending = bound(action[0]) if pending is None else pending
+                at = bound(action[0] + 1)
+                continue
+            if kind is Turn:
+                start, stop = bound(action[0]), bound(action[0] + 1)
+                if stop <= end:
+                    end = self._pull(passage.tape(state, start if pending is None else pending, stop))
+                pending = None
+                continue
+            if pending is not None:
+                block = passage.tape(state, pending, at)
+                state = passage.given_out(block)[1]
+                passage.tapes.append(block)
+                pending = None
+            if kind is Restore:
+                kept = passage.tiers[action[2]].get(action[1])
+                state = kept.leaves
+                passage.ambient.set(kept.draws)
+                passage.buffers.write(kept.buffers)
+            elif kind is Advance:
+                state = passage.advance(state, bound(action[0]), bound(action[1]))
+            elif kind is Snapshot:
+                draws, buffers = passage.ambient.draws(), passage.buffers.read()
+                passage.tiers[action[2]].put(action[1], bound(action[0]), state, draws, buffers)
+            elif kind is Free:
+                passage.tiers[action[2]].free(action[1])
+            elif passage.tapes and passage.tapes[-1].stop == bound(action[0] + 1) == end:
+                end = self._pull(passage.tapes.pop())
+        return self.cotangents
+
+    def _pull(self, block: Block) -> int:
+        cotangents, self.cotangents = self.cotangents, []
+        if self.passage.program.rich:
+            cotangents += self.outs if block.stop == self.passage.steps else [None] * block.outs
+            for parts in self.emitted[block.start : block.stop]:
+                cotangents += parts
+            del self.emitted[block.start :]
+            self.outs = []
+        block.values = []
+        offload, tapes = self.passage.offload, self.passage.tapes
+        if offload is not None and tapes:
+            offload.expect(tapes[-1].moved)
+        self.cotangents = self.passage.taper.pull(block, cotangents, self.sums, self.wanted)
+        if offload is not None:
+            offload.release(block.moved)
+        return block.start
