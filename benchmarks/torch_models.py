@@ -1,0 +1,379 @@
+"""Models in a byte budget beside torch.utils.checkpoint and torch.compile's own budget, in one run.
+
+    python benchmarks/torch_models.py [--write]                     on the CPU
+    python benchmarks/torch_models.py --gpu [--compiled] [--write]           on a CUDA device
+
+Peaks are measured, above what is allocated before the step: storages that are alive on the CPU, the
+allocator's count on a GPU. Times are the best of several steps; on the CPU they are the processor time
+of one thread. Every line stands on its own: one that fails prints its error and the run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+from graph_models import GPT, ResNet, UNet
+from pebbling.errors import BudgetError
+from pebbling.torch import fit
+from pebbling.torch.models import Measured
+
+RESULTS = Path(__file__).parent / "results"
+Step = Callable[[], torch.Tensor]
+lines: list[str] = []
+
+
+def say(text: str = "") -> None:
+    print(text, flush=True)
+    lines.append(text)
+
+
+class Encoder(nn.Module):
+    """A stack of torch's own encoder layers, with a loss."""
+
+    def __init__(self, width: int, heads: int, layers: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, batch_first=True) for _ in range(layers)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x.square().mean()
+
+
+class Stack(nn.Module):
+    """Residual blocks of two convolutions, with a loss."""
+
+    def __init__(self, channels: int, depth: int) -> None:
+        super().__init__()
+        self.inward = nn.Conv2d(3, channels, 3, 1, 1)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(channels, channels, 3, 1, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(),
+                nn.Conv2d(channels, channels, 3, 1, 1, bias=False), nn.BatchNorm2d(channels),
+            )
+            for _ in range(depth)
+        )  # fmt: skip
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.inward(x)
+        for block in self.blocks:
+            x = functional.relu(x + block(x))
+        return x.square().mean()
+
+
+class FloatLoss(GPT):
+    """A language model whose loss is computed in float32."""
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x)
+        scores = self.head(self.norm(x)).float()
+        return functional.cross_entropy(scores.view(-1, scores.shape[-1]), tokens.roll(-1, 1).view(-1))
+
+
+class Segment(nn.Module):
+    """Modules that are checkpointed as one."""
+
+    def __init__(self, modules: list[nn.Module], **options: Any) -> None:
+        super().__init__()
+        self.body, self.options = nn.Sequential(*modules), options
+
+    def forward(self, *args: Any) -> Any:
+        return checkpoint(self.body, *args, use_reentrant=False, **self.options)
+
+
+MATRIX = {
+    torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default,
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+    torch.ops.aten.convolution.default,
+}  # fmt: skip
+
+
+def selective() -> Any:
+    def policy(ctx: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        return CheckpointPolicy.MUST_SAVE if operation in MATRIX else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
+
+
+@contextmanager
+def checkpointed(model: nn.Module, every: int, **options: Any) -> Iterator[nn.Module]:
+    """The model with its blocks checkpointed in groups."""
+    if isinstance(model, UNet):
+        names = ("down", "join")
+        before = {name: getattr(model, name) for name in (*names, "middle")}
+        for name in names:
+            setattr(model, name, nn.ModuleList(Segment([block], **options) for block in before[name]))
+        model.middle = Segment([before["middle"]], **options)
+    else:
+        name = "body" if isinstance(model, ResNet) else "blocks"
+        before = {name: getattr(model, name)}
+        blocks = list(before[name])
+        head = [nn.Sequential(*blocks[:4])] if isinstance(model, ResNet) else []
+        blocks = blocks[4:] if isinstance(model, ResNet) else blocks
+        groups = head + [Segment(blocks[i : i + every], **options) for i in range(0, len(blocks), every)]
+        setattr(model, name, nn.Sequential(*groups) if isinstance(model, ResNet) else nn.ModuleList(groups))
+    try:
+        yield model
+    finally:
+        for key, value in before.items():
+            setattr(model, key, value)
+
+
+def bench(model: nn.Module, step: Step, device: str, repeats: int) -> tuple[int, float]:
+    """Peak in bytes and seconds of one step."""
+
+    def once() -> None:
+        model.zero_grad(set_to_none=True)
+        step().backward()
+
+    once()
+    model.zero_grad(set_to_none=True)
+    gc.collect()
+    with Measured(device) as memory:
+        step().backward()
+    if device == "cpu":
+        seconds = []
+        for _ in range(repeats):
+            begun = time.process_time()
+            once()
+            seconds.append(time.process_time() - begun)
+        return memory.peak, min(seconds)
+    once()
+    milliseconds = []
+    for _ in range(repeats):
+        begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        model.zero_grad(set_to_none=True)
+        begun.record()
+        step().backward()
+        ended.record()
+        ended.synchronize()
+        milliseconds.append(begun.elapsed_time(ended))
+    model.zero_grad(set_to_none=True)
+    return memory.peak, min(milliseconds) / 1e3
+
+
+def gradients(model: nn.Module, step: Step) -> list[torch.Tensor]:
+    model.zero_grad(set_to_none=True)
+    torch.manual_seed(7)
+    step().backward()
+    return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def apart(mine: list[torch.Tensor], theirs: list[torch.Tensor]) -> str:
+    """Largest difference as a share of the largest entry, over all gradients."""
+    if all(torch.equal(a, b) for a, b in zip(mine, theirs)):
+        return "equal bit for bit"
+    return f"{max(float((a - b).abs().max() / (b.abs().max() + 1e-30)) for a, b in zip(mine, theirs)):.1e}"
+
+
+def row(name: str, peak: int, seconds: float, base: tuple[int, float], note: str = "") -> None:
+    saved, slower = 1 - peak / base[0], seconds / base[1]
+    say(f"| {name} | {peak / 1e6:,.1f} MB | {-saved:+.1%} | {seconds * 1e3:,.1f} ms | {slower:.3f} | {note} |")
+
+
+def guarded(name: str, work: Callable[[], Any], too_small: Callable[[BudgetError], None] | None = None) -> Any:
+    try:
+        return work()
+    except BudgetError as error:
+        if too_small is not None:
+            too_small(error)
+        return None
+    except Exception as error:
+        text = " ".join(str(error).split())[:160]
+        say(f"| {name} | – | – | – | – | {type(error).__name__}: {text} |")
+        return None
+
+
+class Bench:
+    """One model, its plain step, and a table."""
+
+    def __init__(
+        self, title: str, model: nn.Module, batch: torch.Tensor, device: str, repeats: int, half: bool
+    ) -> None:
+        self.model, self.batch, self.device, self.repeats = model, batch, device, repeats
+        self.around = (lambda: torch.autocast(device, torch.bfloat16)) if half else nullcontext
+        say(f"\n### {title}\n")
+        say("| | peak above the start | memory | step | time, × plain | |")
+        say("|---|---|---|---|---|---|")
+        self.base = self.measured(model)
+        row("plain", *self.base, self.base)
+
+    def measured(self, model: Any) -> tuple[int, float]:
+        return bench(self.model, self.step(model), self.device, self.repeats)
+
+    def step(self, model: Any) -> Step:
+        def run() -> torch.Tensor:
+            with self.around():
+                return model(self.batch)
+
+        return run
+
+    def peer(self, name: str, every: int, **options: Any) -> tuple[int, float] | None:
+        def work() -> tuple[int, float]:
+            with checkpointed(self.model, every, **options) as model:
+                found = self.measured(model)
+            row(name, *found, self.base)
+            return found
+
+        return guarded(name, work)
+
+    def ours(self, name: str, memory: float | None, time_limit: float = 10.0, check: bool = False) -> None:
+        def work() -> None:
+            begun = time.perf_counter()
+            fitted = fit(self.model, memory, time_limit=time_limit)
+            gradients(self.model, self.step(fitted))
+            planned = time.perf_counter() - begun
+            peak, seconds = self.measured(fitted)
+            plan = fitted.plan
+            over = "" if memory is None or peak <= memory else f", OVER the budget by {(peak - memory) / 1e6:.1f} MB"
+            mine = "" if memory is None else f"; {plan.memory / 1e6:,.1f} MB for the plan"
+            note = (
+                f"planned {plan.peak / 1e6:,.1f} MB{mine}, overhead {plan.overhead:.1%}, bound {plan.bound:.1%}, "
+                f"first step {planned:.0f} s{over}"
+            )
+            row(name, peak, seconds, self.base, note)
+            if check:
+                self.exactness(fitted)
+
+        def smallest(error: BudgetError) -> None:
+            least = int(error.minimum or 0)
+            say(f"| {name} | – | – | – | – | does not fit, the smallest budget found is {least / 1e6:,.1f} MB |")
+
+        guarded(name, work, smallest)
+        torch._dynamo.reset()
+        gc.collect()
+        if self.device != "cpu":
+            torch.cuda.empty_cache()
+
+    def exactness(self, fitted: Any) -> None:
+        """Gradients of the fitted model against the plain one's, beside those of two plain runs."""
+        plain = self.step(self.model)
+        theirs, mine = gradients(self.model, plain), gradients(self.model, self.step(fitted))
+        chance = apart(gradients(self.model, plain), theirs)
+        say(f"| gradients: fitted against plain | {apart(mine, theirs)} | | plain against plain | {chance} | |")
+        if self.device == "cpu":
+            return
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            theirs, mine = gradients(self.model, plain), gradients(self.model, self.step(fitted))
+            chance = apart(gradients(self.model, plain), theirs)
+        finally:
+            torch.use_deterministic_algorithms(False)
+        name = "gradients, deterministic algorithms: fitted against plain"
+        say(f"| {name} | {apart(mine, theirs)} | | plain against plain | {chance} | |")
+
+    def compiled(self, budget: float) -> None:
+        def work() -> None:
+            import torch._functorch.config
+
+            with torch._functorch.config.patch(activation_memory_budget=budget):
+                row(name, *self.measured(torch.compile(self.model)), self.base)
+
+        name = f"torch.compile, activation_memory_budget={budget:g}"
+        guarded(name, work)
+        torch._dynamo.reset()
+
+
+def on_cpu() -> None:
+    """tiny-backprop's models: at least 40 % less memory at no more than 1.30 × the time."""
+    torch.manual_seed(0)
+    models: list[tuple[str, nn.Module, torch.Tensor]] = []
+    for batch, length, width, heads, layers in ((4, 64, 128, 4, 2), (8, 256, 192, 6, 6)):
+        title = f"TransformerEncoder, {layers} layers × {width}, batch {batch} × {length}"
+        models.append((title, Encoder(width, heads, layers), torch.randn(batch, length, width)))
+    for batch, length, words, width, layers in ((2, 64, 2000, 192, 4), (4, 256, 4000, 256, 8)):
+        title = f"GPT, {layers} layers × {width}, {words} words, batch {batch} × {length}"
+        models.append((title, GPT(layers, width, 4, words, False), torch.randint(words, (batch, length))))
+    models.append(("U-Net, base 32, depth 2, image 128²", UNet(32, 2), torch.randn(1, 3, 128, 128)))
+    title = "residual stack, 64 channels, depth 8, batch 2, image 112²"
+    models.append((title, Stack(64, 8), torch.randn(2, 3, 112, 112)))
+    say("## CPU, one thread")
+    say("\nTarget of each model: at least 40 % less memory than plain at no more than 1.30 × its time.")
+    for title, model, example in models:
+        own = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+        table = Bench(f"{title}; gradients of parameters {own / 1e6:.1f} MB", model, example, "cpu", 3, False)
+        table.peer("torch.utils.checkpoint, every block", 1)
+        table.ours("fit, 60 % of plain", 0.6 * table.base[0], check=True)
+        table.ours("fit, 50 % of plain", 0.5 * table.base[0])
+
+
+def on_gpu(compiled: bool) -> None:
+    """A GPT, a ResNet-50 and a U-Net, each at every peak that a peer reaches."""
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("high")
+    say(f"## {torch.cuda.get_device_name()}")
+    with torch.device("cuda"):
+        gpt = FloatLoss(24, 1024, 16, 50304, True).to(torch.bfloat16)
+        tokens = torch.randint(50304, (16, 1024))
+    one_gpu("GPT 24 × 1024, batch 16 × 1024, bf16", gpt, tokens, (1, 2, 6), False, compiled)
+    del gpt
+    with torch.device("cuda"):
+        resnet, images = ResNet(), torch.randn(64, 3, 224, 224)
+        unet, squares = UNet(64, 4), torch.randn(16, 3, 256, 256)
+    one_gpu("ResNet-50, batch 64 × 224², float32", resnet, images, (1, 4), False, compiled)
+    one_gpu("U-Net, batch 16 × 256², bfloat16 autocast", unet, squares, (1,), True, compiled)
+
+
+def one_gpu(
+    title: str, model: nn.Module, batch: torch.Tensor, groups: tuple[int, ...], half: bool, compiled: bool
+) -> None:
+    table = Bench(title, model, batch, "cuda", 5, half)
+    peers = [table.peer(f"torch.utils.checkpoint, every {every}", every) for every in groups]
+    peers.append(table.peer("selective checkpointing, matrix products kept", 1, context_fn=selective))
+    table.ours("fit, no limit", None, check=True)
+    for found in peers:
+        if found is not None:
+            table.ours(f"fit, {found[0] / 1e6:,.0f} MB", found[0])
+    for share in (0.7, 0.5, 0.3):
+        table.ours(f"fit, {share:.0%} of plain", share * table.base[0])
+    if compiled:
+        for budget in (1.0, 0.8, 0.6, 0.4, 0.2, 0.0):
+            table.compiled(budget)
+
+
+def main() -> None:
+    """Run one of the two halves and print or write its tables."""
+    # Without it cuBLAS is not deterministic even where that is asked for.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--gpu", action="store_true")
+    options.add_argument("--compiled", action="store_true", help="torch.compile's budgets as well")
+    options.add_argument("--write", nargs="?", const="", help="write a table under benchmarks/results, or to a file")
+    given = options.parse_args()
+    say(f"# Models in a byte budget, {date.today()}\n")
+    say(f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}\n")
+    if given.gpu:
+        on_gpu(given.compiled)
+    else:
+        torch.set_num_threads(1)
+        on_cpu()
+    if given.write is not None:
+        name = f"{date.today()}-torch-models-{'gpu' if given.gpu else 'cpu'}.md"
+        target = Path(given.write) if given.write else RESULTS / name
+        target.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        print(f"written to {target}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,321 @@
+"""A linear programme over which forward results are alive at a few moments of the backward pass.
+
+Let b₁, …, b_K be backward nodes, each an ancestor of the next, so that they run in this order in any
+plan, and let interval k be the time from b_k to b_{k+1}. For every plan set, with values 0 and 1,
+
+- S[k,s] : storage s, which may be dropped and made again, is there while b_k runs;
+- R[k,f] : forward node f runs in interval k at least once;
+- D[k,d] : node d, which runs only once, has run when b_k runs (known where d and b_k are related);
+- L[k,w] : storage w of such a node is there while b_k runs;
+- A[k,f] : forward node f runs after b_k at least once.
+
+Then, whatever the order and however often results are replayed, and replays replayed:
+
+- a storage is there only if it was at the moment before or its maker ran since: S[k,s] ≤ S[k-1,s] + R[k-1,f];
+- a node runs only with its inputs: R[k,f] ≤ S[k,u] + R[k,g] for every input u of f, made by g, and likewise
+  D[k+1,d] - D[k,d] ≤ S[k,u] + R[k,g];
+- what is needed later, and not there, is made later: S[k,u] + A[k,g] ≥ 1 - D[k,d] for every input u of d, and
+  S[k,u] + A[k,g] ≥ A[k,f]; and A[k,f] ≤ R[k,f] + R[k+1,f] + …, without which a fraction of an input could
+  serve a different fraction of its reader in every interval;
+- what runs once stays until its last reader has run: L[k,w] ≥ D[k,p] - D[k,d], and outputs stay for good;
+- the bytes of S and L, of what b_k makes and of its workspace are within the budget;
+- the time is at least that of all R and of all nodes that run once.
+
+So the least time of the programme, relaxed to values between 0 and 1, is a lower bound for every plan.
+The bound is taken from the dual values by weak duality over the unit box, which holds for any values
+of the right sign: the solver's tolerances can't make it too high.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .indexed import Flags, Floats, Indexed, Ints
+from .relations import Relations
+
+
+@dataclass(eq=False)
+class Rows:
+    """Constraints ``Σ coefficient · variable ≤ limit``, gathered as arrays."""
+
+    row: list[Ints] = field(default_factory=list)
+    column: list[Ints] = field(default_factory=list)
+    coefficient: list[Floats] = field(default_factory=list)
+    limit: list[Floats] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, limit: Floats, *terms: tuple[Floats | float, Ints]) -> None:
+        """One row for each limit; in each term variables below 0 stand for nothing."""
+        rows = np.arange(self.count, self.count + len(limit))
+        for coefficient, column in terms:
+            real = column >= 0
+            self.row.append(rows[real])
+            self.column.append(column[real])
+            self.coefficient.append(np.broadcast_to(np.asarray(coefficient, np.float64), column.shape)[real])
+        self.limit.append(np.asarray(limit, np.float64))
+        self.count += len(limit)
+
+    def one(self, limit: float, coefficient: Floats, column: Ints) -> None:
+        """One row of many terms."""
+        self.row.append(np.full(len(column), self.count))
+        self.column.append(column)
+        self.coefficient.append(coefficient)
+        self.limit.append(np.array([limit], np.float64))
+        self.count += 1
+
+
+@dataclass(frozen=True, eq=False)
+class Programme:
+    """The programme as arrays; ``alive[k]`` is the variable of each storage at point k, -1 for none."""
+
+    price: Floats
+    lower: Floats
+    upper: Floats
+    row: Ints
+    column: Ints
+    coefficient: Floats
+    limit: Floats
+    whole: Flags
+    alive: Ints
+    points: tuple[int, ...]
+
+    def bound(self, dual: Floats) -> float:
+        """A lower bound on the price from any multipliers of the rows; positive parts are cut off."""
+        dual = np.minimum(dual, 0.0)
+        reduced = self.price.copy()
+        np.subtract.at(reduced, self.column, self.coefficient * dual[self.row])
+        return float(dual @ self.limit + np.where(reduced > 0, reduced * self.lower, reduced * self.upper).sum())
+
+
+def programme(graph: Indexed, relations: Relations, points: tuple[int, ...], budget: int) -> Programme:
+    """The programme for moments ``points``, in the order in which they run."""
+    build = _Builder(graph, relations, points)
+    build.availability()
+    build.once()
+    build.ahead()
+    build.memory(budget)
+    return build.finish()
+
+
+class _Builder:
+    def __init__(self, graph: Indexed, relations: Relations, points: tuple[int, ...]) -> None:
+        self.graph, self.points = graph, points
+        nodes, storages, count = len(graph.time), len(graph.size), len(points)
+        self.sides = np.array([relations.sides(point) for point in points])
+        again = np.array([n.replayable and not n.backward for n in graph.graph.nodes], np.bool_)
+        self.again = np.flatnonzero(again)
+        self.single = np.flatnonzero(~again)
+        self.movable = np.flatnonzero(graph.movable)
+        self.rows = Rows()
+        self.price: list[Floats] = []
+        self.whole: list[Flags] = []
+        self.ones: list[Ints] = []
+        self.size = 0
+        self.alive = np.full((count, storages), -1, np.int64)
+        self.run = np.full((count + 1, nodes), -1, np.int64)
+        self.done = np.full((count, nodes), -1, np.int64)
+        self.useful = [self._useful(k, again) for k in range(count)]
+        for k in range(count):
+            wanted = self.movable[self.useful[k][self.movable]]
+            self.alive[k, wanted] = self._variables(len(wanted), 0.0, True)
+            unsure = self.single[(self.sides[k, self.single] == 0) & (self.single != points[k])]
+            self.done[k, unsure] = self._variables(len(unsure), 0.0, False)
+            self.ones.append(self.alive[k, [s for s in graph.reads_of(points[k]) if graph.movable[s]]])
+        for k in range(count + 1):
+            makers = self.again if not k else np.intersect1d(self.again, graph.maker[self.useful[k - 1]])
+            self.run[k, makers] = self._variables(len(makers), graph.time[makers], False)
+        # After the last point there is one interval, in which A and R are the same.
+        self.later = np.full((count, nodes), -1, np.int64)
+        for k in range(count - 1):
+            makers = np.flatnonzero(self.run[k + 1] >= 0)
+            self.later[k, makers] = self._variables(len(makers), 0.0, False)
+        self.later[count - 1] = self.run[count]
+        self.ones.append(self.run[0, np.flatnonzero(again & (self.sides[0] == 1))])
+
+    def _variables(self, count: int, price: Floats | float, whole: bool) -> Ints:
+        first, self.size = self.size, self.size + count
+        self.price.append(np.broadcast_to(np.asarray(price, np.float64), count).copy())
+        self.whole.append(np.full(count, whole))
+        return np.arange(first, self.size)
+
+    def _useful(self, k: int, again: Flags) -> Flags:
+        """Storages that something may read from point k on, directly or to make what is read; no plan needs others."""
+        graph, known = self.graph, self._known(k)
+        runs = (known != 1) & ~again
+        useful = np.zeros(len(graph.size), np.bool_)
+        for node in reversed(range(len(runs))):
+            made = graph.makes_of(node)
+            if again[node] and (useful[made] & graph.movable[made]).any():
+                runs[node] = True
+            if runs[node]:
+                useful[graph.reads_of(node)] = True
+        return useful
+
+    def availability(self) -> None:
+        """What is there was there or has been made; what runs has its inputs; every node runs."""
+        graph, last = self.graph, len(self.points)
+        reader = np.repeat(np.arange(len(graph.time)), np.diff(graph.read_at))
+        edge = np.flatnonzero(graph.movable[graph.reads] & np.isin(reader, self.again))
+        user, read = reader[edge], graph.reads[edge]
+        for k in range(last + 1):
+            earlier = self.alive[k - 1] if k else np.full(len(graph.size), -1)
+            if k:
+                some = self.run[k, user] >= 0
+                u, r = user[some], read[some]
+                self.rows.add(
+                    np.zeros(len(u)), (1.0, self.run[k, u]), (-1.0, earlier[r]), (-1.0, self.run[k, graph.maker[r]])
+                )
+            if k < last:
+                there = self.movable[self.alive[k, self.movable] >= 0]
+                self.rows.add(
+                    np.zeros(len(there)), (1.0, self.alive[k, there]), (-1.0, earlier[there]),
+                    (-1.0, self.run[k, graph.maker[there]]),
+                )  # fmt: skip
+        late = self.again[self.sides[0, self.again] != 1]
+        self.rows.add(-np.ones(len(late)), *((-1.0, self.run[k, late]) for k in range(last + 1)))
+
+    def once(self) -> None:
+        """Nodes that run once: when they may have run, and what they need in that interval."""
+        graph, last = self.graph, len(self.points)
+        pairs = [(d, p) for d in self.single for p in graph.before[d] if not self._again(p)]
+        follower = np.array([d for d, _ in pairs], np.int64)
+        leader = np.array([p for _, p in pairs], np.int64)
+        known = [self._known(k) for k in range(-1, last + 1)]
+        for k in range(last):
+            free = self.done[k, follower] >= 0
+            after, before = follower[free], leader[free]
+            self.rows.add(self._sure(known[k + 1], before), (1.0, self.done[k, after]), (-1.0, self.done[k, before]))
+            free_single = self.single[self.done[k, self.single] >= 0]
+            if k + 1 < last:
+                self.rows.add(
+                    self._sure(known[k + 2], free_single), (1.0, self.done[k, free_single]),
+                    (-1.0, self.done[k + 1, free_single]),
+                )  # fmt: skip
+        reader = np.repeat(np.arange(len(graph.time)), np.diff(graph.read_at))
+        edge = np.flatnonzero(graph.movable[graph.reads] & np.isin(reader, self.single))
+        user, read = reader[edge], graph.reads[edge]
+        nothing = np.full(len(graph.time), -1)
+        for k in range(last + 1):
+            # Interval k lies between point k - 1 and point k of the arrays, which count from 0.
+            start, stop = known[k], known[k + 1]
+            begun = self.done[k - 1] if k else nothing
+            ended = self.done[k] if k < last else nothing
+            certain = np.where(stop < 0, 0.0, stop)[user] - np.where(start < 0, 0.0, start)[user]
+            possible = (begun[user] >= 0) | (ended[user] >= 0) | (certain > 0)
+            if k == 0:
+                possible &= ~(self.sides[0, graph.maker[read]] == 1)
+            u, r = user[possible], read[possible]
+            earlier = self.alive[k - 1, r] if k else np.full(len(r), -1)
+            self.rows.add(
+                -certain[possible], (1.0, ended[u]), (-1.0, begun[u]), (-1.0, earlier),
+                (-1.0, self.run[k, graph.maker[r]]),
+            )  # fmt: skip
+
+    def ahead(self) -> None:
+        """What is needed after each point is there or is made after it."""
+        graph, last = self.graph, len(self.points)
+        reader = np.repeat(np.arange(len(graph.time)), np.diff(graph.read_at))
+        edge = np.flatnonzero(graph.movable[graph.reads])
+        user, read = reader[edge], graph.reads[edge]
+        again = np.isin(user, self.again)
+        for k in range(last - 1):
+            some = again & (self.later[k, user] >= 0)
+            u, r = user[some], read[some]
+            self.rows.add(
+                np.zeros(len(u)), (1.0, self.later[k, u]), (-1.0, self.alive[k, r]),
+                (-1.0, self.later[k, graph.maker[r]]),
+            )  # fmt: skip
+            open_ = ~again & (self._known(k)[user] != 1) & (user != self.points[k])
+            u, r = user[open_], read[open_]
+            self.rows.add(
+                -np.ones(len(u)), (-1.0, self.done[k, u]), (-1.0, self.alive[k, r]),
+                (-1.0, self.later[k, graph.maker[r]]),
+            )  # fmt: skip
+            makers = np.flatnonzero(self.later[k] >= 0)
+            self.rows.add(
+                np.zeros(len(makers)), (1.0, self.later[k, makers]),
+                *((-1.0, self.run[j, makers]) for j in range(k + 1, last + 1)),
+            )  # fmt: skip
+
+    def memory(self, budget: int) -> None:
+        """The bytes at each point, in units of the budget so that the numbers are of one size."""
+        graph = self.graph
+        for k, point in enumerate(self.points):
+            known = self._known(k)
+            constant = float(graph.workspace[point] + graph.size[graph.makes_of(point)].sum())
+            there = self.movable[self.alive[k, self.movable] >= 0]
+            column, weight = [self.alive[k, there]], [graph.size[there] / budget]
+            mine = {int(s) for s in graph.makes_of(point)}
+            used = {int(s) for s in graph.reads_of(point)}
+            for storage in np.flatnonzero(~graph.movable):
+                maker = int(graph.maker[storage])
+                size = float(graph.size[storage])
+                if storage in mine or not size:
+                    continue
+                if self._again(maker):
+                    # An output of a node that may be replayed stays from its first run on.
+                    constant += size if self.sides[k, maker] == 1 else 0.0
+                    continue
+                if storage in used or (graph.fixed[storage] and known[maker] == 1):
+                    constant += size
+                elif known[maker] == 0:
+                    continue
+                elif graph.fixed[storage]:
+                    column.append(self.done[k, [maker]])
+                    weight.append(np.array([size / budget]))
+                else:
+                    readers = [r for r in graph.readers[storage] if not self._again(r)]
+                    if known[maker] == 1 and any(known[r] == 0 for r in readers):
+                        constant += size
+                        continue
+                    unsure = np.array([r for r in readers if known[r] != 1], np.int64)
+                    if not len(unsure):
+                        continue
+                    variable = self._variables(1, 0.0, False)
+                    column.append(variable)
+                    weight.append(np.array([size / budget]))
+                    sure = 1.0 if known[maker] == 1 else 0.0
+                    self.rows.add(
+                        np.full(len(unsure), -sure), (1.0, np.full(len(unsure), self.done[k, maker])),
+                        (-1.0, self.done[k, unsure]), (-1.0, np.full(len(unsure), variable[0])),
+                    )  # fmt: skip
+            self.rows.one(1.0 - constant / budget, np.concatenate(weight), np.concatenate(column))
+
+    def finish(self) -> Programme:
+        """All of it as arrays."""
+        rows, graph = self.rows, self.graph
+        lower = np.zeros(self.size)
+        lower[np.concatenate(self.ones)] = 1.0
+        price = np.concatenate(self.price) / (graph.graph.time or 1.0)
+        return Programme(
+            price,
+            lower,
+            np.ones(self.size),
+            np.concatenate(rows.row),
+            np.concatenate(rows.column),
+            np.concatenate(rows.coefficient),
+            np.concatenate(rows.limit),
+            np.concatenate(self.whole),
+            self.alive,
+            self.points,
+        )
+
+    def _again(self, node: int) -> bool:
+        return bool(self.run[0, node] >= 0)
+
+    def _known(self, k: int) -> Ints:
+        """Whether each node has run when point k runs: 1, 0, or -1 where that is open; k may lie outside."""
+        if k < 0:
+            return np.zeros(len(self.graph.time), np.int64)
+        if k == len(self.points):
+            return np.ones(len(self.graph.time), np.int64)
+        known = np.where(self.sides[k] == 1, 1, np.where(self.sides[k] == -1, 0, -1))
+        known[self.points[k]] = 0
+        return known
+
+    @staticmethod
+    def _sure(known: Ints, nodes: Ints) -> Floats:
+        """What a variable that is not there, because it is known, contributes to the right-hand side."""
+        return np.where(known[nodes] == 1, 1.0, 0.0)

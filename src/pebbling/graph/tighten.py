@@ -1,0 +1,122 @@
+"""Bounds that rise and plans that fall: the linear programme, with moments added where its plan is over budget.
+
+Starts with the one moment at which a run without replays takes the most. The solution, unfolded on
+demand, shows at which other moments it would break the budget; those join the programme, and it is
+solved again. When its plan fits everywhere it is optimal, and the bound says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from . import highs
+from .board import Board, Line
+from .indexed import Flags, Floats, Ints
+from .programme import Programme, programme
+from .relations import Relations
+
+_SIZE = 4500
+"""Storages times moments up to which a programme is solved: a second or so."""
+_STALE = 3
+"""Rounds without a better bound after which no more moments are added."""
+
+
+def tighten(
+    board: Board, relations: Relations, rounds: int, seconds: float, seed: int
+) -> Iterator[tuple[float, Callable[[Ints], Line]]]:
+    """Lower bounds on the time, each with the plan that its programme suggests for an order.
+
+    The plan may break the budget. An infinite bound proves that there is none within it.
+    """
+    graph = board.graph
+    everything = board.everything()
+    sequence, taken = board.curve(everything)
+    once = graph.graph.time - sum(n.time for n in graph.graph.nodes if n.replayable and not n.backward)
+    points = _first(board, sequence, taken, relations, seconds, seed)
+    best, stale = -np.inf, 0
+    for _ in range(rounds):
+        if not points or (len(points) > 2 and len(points) * graph.movable.sum() > _SIZE) or stale > _STALE:
+            return
+        problem = programme(graph, relations, points, max(board.budget, 1))
+        answer = highs.relaxed(problem, seconds, seed)
+        if answer.infeasible:
+            yield np.inf, board.everything
+            return
+        bound, values = answer.bound, answer.values
+        if len(points) == 1:
+            better = highs.whole(problem, min(seconds, 3.0), seed, 1000)
+            bound = max(bound, better.bound)
+            values = values if better.values is None else better.values
+        if values is None:
+            return
+        suggest = partial(suggested, board, problem, values)
+        line = suggest(everything.order)
+        best, stale = (bound, 0) if bound > best + 1e-7 else (best, stale + 1)
+        yield bound * (graph.graph.time or 1.0) + once, suggest
+        if board.measure(line)[0] < 0:
+            return
+        sequence, taken = board.curve(line)
+        more = _add(points, sequence, taken, board.budget, graph.backward, relations, 2)
+        if more == points:
+            return
+        points = more
+
+
+def _first(
+    board: Board, sequence: Ints, taken: Ints, relations: Relations, seconds: float, seed: int
+) -> tuple[int, ...]:
+    """The one moment whose programme has the highest bound, of those that are worst and of which most is certain."""
+    graph = board.graph
+    order = [int(sequence[at]) for at in np.argsort(-taken, kind="stable") if graph.backward[sequence[at]]]
+    certain = relations.ancestors.sum(0) + relations.ancestors.sum(1)
+    worst = order[: max(8, len(order) // 20)]
+    candidates = dict.fromkeys([*worst[:3], *sorted(worst, key=lambda node: -certain[node])[:4]])
+    budget = max(board.budget, 1)
+    bounds = {
+        node: highs.relaxed(programme(graph, relations, (node,), budget), seconds, seed).bound for node in candidates
+    }
+    return (max(bounds, key=lambda node: bounds[node]),) if bounds else ()
+
+
+def suggested(board: Board, problem: Programme, values: Floats, order: Ints) -> Line:
+    """The plan that keeps what a solution has alive, wherever a gap between two uses has a moment in it."""
+    graph = board.graph
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    moments = rank[list(problem.points)]
+    line = board.everything(order)
+    uses: list[list[tuple[int, int]]] = [[] for _ in graph.size]
+    for node in range(len(order)):
+        for i in range(graph.read_at[node], graph.read_at[node + 1]):
+            uses[graph.reads[i]].append((int(rank[node]), i))
+        for j in range(graph.make_at[node], graph.make_at[node + 1]):
+            uses[graph.makes[j]].append((int(rank[node]), len(graph.reads) + j))
+    for storage in np.flatnonzero(graph.movable):
+        found = sorted(uses[storage])
+        variables = problem.alive[:, storage]
+        there = (variables >= 0) & (values[variables] > 0.5)
+        for (at, event), following in zip(found, [*(start for start, _ in found[1:]), len(order)], strict=True):
+            inside = np.flatnonzero((moments > at) & (moments < following))
+            if len(inside) and not there[inside].all():
+                line.keep[event] = False
+                line.hold[event] = int(moments[inside[~there[inside]][-1]])
+    return line
+
+
+def _add(
+    points: tuple[int, ...], sequence: Ints, taken: Ints, budget: int, backward: Flags, relations: Relations, count: int
+) -> tuple[int, ...]:
+    """Up to ``count`` more backward nodes that are over budget, the worst first, in one line with the others."""
+    chosen = list(points)
+    for at in np.argsort(-taken, kind="stable"):
+        node = int(sequence[at])
+        if len(chosen) == len(points) + count or taken[at] <= budget:
+            break
+        if not backward[node] or node in chosen:
+            continue
+        if all(relations.precedes(node, other) or relations.precedes(other, node) for other in chosen):
+            chosen.append(node)
+    return tuple(relations.in_line(chosen))

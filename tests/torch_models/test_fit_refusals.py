@@ -1,0 +1,116 @@
+"""What can't be done is refused by name: lines that can't be captured, budgets that are too small, odd arguments."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pebbling.errors import BudgetError, CaptureError
+from pebbling.torch import fit, plan
+
+
+class Branching(nn.Module):
+    """Control flow that depends on the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(self.a(x))
+        if x.sum() > 0:
+            x = 2 * x
+        return self.b(x).square().mean()
+
+
+def test_a_line_that_cant_be_captured_is_named() -> None:
+    lines, start = inspect.getsourcelines(Branching.forward)
+    number = start + next(i for i, line in enumerate(lines) if "if x.sum()" in line)
+    for call in (lambda: fit(Branching())(torch.ones(2, 4)), lambda: plan(Branching(), torch.ones(2, 4))):
+        with pytest.raises(CaptureError, match=rf"test_fit_refusals\.py:{number}.*if x\.sum\(\) > 0.*breaks="):
+            call()
+
+
+# torch looks at the gradient of what comes out of the part before, and warns of that.
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+def test_that_part_can_be_kept_unplanned() -> None:
+    torch.manual_seed(0)
+    model = Branching()
+    fitted = fit(model, memory="1MiB", breaks="keep")
+    for x in (torch.ones(2, 4), -torch.ones(2, 4)):
+        for run in (fitted, model):
+            model.zero_grad()
+            run(x).backward()
+            gradient = model.a.weight.grad.clone()
+            if run is fitted:
+                mine = gradient
+        assert torch.equal(mine, gradient)
+    assert len(fitted.plans) >= 2
+
+
+def test_a_budget_that_is_too_small_names_the_smallest_which_works() -> None:
+    model, x = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(4)]), torch.randn(16, 8)
+    with pytest.raises(BudgetError, match="Sequential does not fit into memory=1000") as refusal:
+        fit(model, memory=1000, time_limit=1)(x)
+    least = refusal.value.minimum
+    assert least is not None
+    assert fit(model, memory=least, time_limit=1)(x).shape == (16, 8)
+    with pytest.raises(BudgetError):
+        plan(model, x, memory=least - 1, time_limit=1)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"backend": "tensorrt"}, "backend='tensorrt'"),
+        ({"breaks": "ignore"}, "breaks='ignore'"),
+        ({"time_limit": 0}, "time_limit=0"),
+        ({"memory": "8 apples"}, "8 apples"),
+    ],
+)
+def test_odd_arguments_are_refused(keywords: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fit(nn.Linear(2, 2), **keywords)
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(TypeError, match="not int"):
+        fit(3)  # type: ignore[type-var]
+    with pytest.raises(CaptureError, match="fit first, then wrap"):
+        fit(nn.DataParallel(nn.Linear(2, 2)))
+
+
+def test_recurrent_kernels_which_autograd_alone_can_run_are_refused() -> None:
+    with pytest.raises(CaptureError, match="LSTM"):
+        fit(nn.LSTM(4, 4))(torch.ones(2, 3, 4))
+
+
+def test_a_function_without_tensors_has_nothing_to_plan() -> None:
+    with pytest.raises(CaptureError, match="nothing to plan"):
+        plan(lambda x: x, 3)
+
+
+def test_planning_runs_nothing_and_draws_nothing() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    made = plan(model, torch.randn(4, 8, generator=torch.Generator().manual_seed(1)), memory="1MiB")
+    assert torch.equal(torch.rand(3), expected)
+    assert model[1].num_batches_tracked == 0
+    assert made.trains
+
+
+def test_planning_on_the_meta_device_estimates() -> None:
+    with torch.device("meta"):
+        model = nn.Sequential(*[nn.Sequential(nn.Linear(512, 512), nn.GELU()) for _ in range(4)])
+        x = torch.empty(16384, 512)
+    everything = plan(model, x)
+    assert everything.estimated
+    half = plan(model, x, memory=everything.peak * 0.8, time_limit=1)
+    assert 0 < half.overhead < 1
+    assert half.replayed
