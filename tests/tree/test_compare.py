@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -98,7 +99,7 @@ def test_payloads_of_nan_count():
         ({"r": np.random.default_rng(1)}, {"r": np.random.default_rng(2)}, "state['r']"),
         ({1: 0}, {True: 0}, "state"),
     ],
-    ids=str,
+    ids=lambda value: re.sub(r" at 0x\w+", "", str(value)),
 )
 def test_the_first_difference_is_named(first, second, path):
     assert tree.differing(first, second) == path
