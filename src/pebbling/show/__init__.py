@@ -2,6 +2,7 @@
 
 from .chart import tradeoff
 from .compare import Comparison, Curve, compare
+from .live import live
 from .pebbles import pebbles
 from .sheet import Sheet, read_report, read_sheet
 from .text import table
@@ -11,6 +12,7 @@ __all__ = [
     "Curve",
     "Sheet",
     "compare",
+    "live",
     "pebbles",
     "read_report",
     "read_sheet",

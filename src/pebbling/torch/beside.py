@@ -20,8 +20,8 @@ from ..store import Host, Store
 from ..units import parse_bytes
 from .ambient import without_fast_paths
 from .budget import Measured, measured_for, refuse, within
+from .course import Course
 from .first import First
-from .plan import Course
 from .shelf import Shelf
 from .tapes import Sums
 

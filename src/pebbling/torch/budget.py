@@ -24,8 +24,8 @@ from ..errors import BudgetError
 from ..loops.program import Leaves, Program
 from ..units import format_bytes, parse_bytes
 from .ambient import without_fast_paths
+from .course import Course, in_blocks
 from .first import First
-from .plan import Course, in_blocks
 from .shelf import Shelf
 from .tapes import Sums
 from .tracked import Tracked

@@ -19,11 +19,11 @@ from .ambient import Ambient, without_fast_paths
 from .block import Taper
 from .buffers import Buffers
 from .costs import Costs, measure
+from .course import Course
 from .fitting import Fit, Machine, fit
 from .functional import applies
 from .layers import ChainPassage, Layers, differentiable, taper_of
 from .node import Node
-from .plan import Course
 from .sharded import Sharded
 from .survey import Survey
 

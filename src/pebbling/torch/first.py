@@ -18,8 +18,8 @@ from .ambient import Ambient, without_fast_paths
 from .block import Taper
 from .buffers import Buffers
 from .captured import Captured
+from .course import Course
 from .passage import Passage
-from .plan import Course
 from .shelf import Shelf, refuse_written, version
 from .tapes import Unknown
 

@@ -28,9 +28,9 @@ from ..loops.runtime import Options
 from .ambient import Ambient, without_fast_paths
 from .buffers import Buffers
 from .captured import Place, capture
+from .course import Course, by_slots
 from .once import once
 from .passage import Passage
-from .plan import Course, by_slots
 from .pullback import Pullbacks
 from .shelf import Shelf
 

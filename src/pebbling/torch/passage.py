@@ -21,8 +21,8 @@ from ..loops.program import Leaves, Program
 from ..store import Host, Store
 from .ambient import Ambient, without_fast_paths
 from .buffers import Buffers
+from .course import Course
 from .offload import Moved, Offload
-from .plan import Course
 from .replays import Replays
 from .shelf import Shelf, refuse_written
 from .tapes import Block, Sums, Tapes, Unknown

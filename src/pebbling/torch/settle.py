@@ -16,8 +16,8 @@ from ..store import Store
 from .ambient import without_fast_paths
 from .beside import beside
 from .budget import fewest, signature, within
+from .course import LEAF_ROOM, Course, by_slots
 from .first import First
-from .plan import LEAF_ROOM, Course, by_slots
 from .shelf import Shelf
 
 _TAPED = 3  # what a step is guessed to tape, in states

@@ -14,7 +14,7 @@ from ..errors import PebblingError
 from ..store import Store
 from .ambient import Draws
 from .buffers import Values
-from .plan import Course
+from .course import Course
 from .shelf import Kept, Shelf
 
 
