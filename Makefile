@@ -3,8 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FRAMEWORKS := tests/torch tests/torch_models tests/graph tests/jax
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test test-core test-frameworks lint docs bench clean
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,8 +20,15 @@ demo: $(VENV)/core
 	$(BIN)/pebbling demo
 
 test: $(VENV)/tests lint
-	$(BIN)/python -m pytest
+	$(MAKE) --no-print-directory -j2 --output-sync=target test-core test-frameworks
 	$(BIN)/python -m pytest --doctest-modules src/pebbling
+
+# The two halves of the tests take about as long, one a core.
+test-core: $(VENV)/tests
+	$(BIN)/python -m pytest $(FRAMEWORKS:%=--ignore=%)
+
+test-frameworks: $(VENV)/tests
+	for part in $(FRAMEWORKS); do $(BIN)/python -m pytest $$part || exit 1; done
 
 lint: $(VENV)/tests
 	$(BIN)/ruff check

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from operator import getitem
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch import nn
 from torch._functorch.partitioners import default_partition
 
 from pebbling.graph import from_fx, smallest, solve, unroll
-from pebbling.graph.fx import Drop
+from pebbling.graph.fx import Drop, Sharing
 
 
 def captured(model, *example):
@@ -97,6 +99,61 @@ def test_plans_run_as_fx_nodes_to_the_same_bits(make, example, share):
     for one, other in zip([*outputs, *gradients], found, strict=True):
         assert (one is None) == (other is None)
         assert one is None or torch.equal(one, other)
+
+
+class Blocks(nn.Module):
+    """Blocks whose normalisation only the activation behind it reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.ModuleList(nn.Linear(16, 16) for _ in range(5))
+        self.norm = nn.ModuleList(nn.LayerNorm(16) for _ in range(5))
+
+    def forward(self, x):
+        for linear, norm in zip(self.linear, self.norm, strict=True):
+            x = torch.tanh(norm(linear(x))) + x
+        return x.square().mean()
+
+
+def test_what_is_hidden_in_a_group_is_dropped_and_made_again_with_it():
+    torch.manual_seed(0)
+    joint, forward = captured(Blocks(), torch.randn(64, 16))
+    nodes = list(joint.graph.nodes)
+    norms = [node for node in nodes if "native_layer_norm" in node.name and "backward" not in node.name]
+    tanhs = [node for node in nodes if node.name.startswith("tanh") and "backward" not in node.name]
+    groups = [(norm.name, tanh.name) for norm, tanh in zip(norms, tanhs, strict=True)]
+    graph = from_fx(joint, forward, together=groups)
+    hidden = {f"{norm.name}.0" for norm in norms}
+    assert not hidden & set(graph.storage)
+    plan = solve(graph, smallest(graph), time_limit=5)
+    assert set(plan.replayed) & {tanh for _, tanh in groups}
+
+    sharing = Sharing(nodes)
+    there, runs, makers = set(), Counter(), Counter()
+    for step in unroll(plan, joint):
+        if step is None:
+            known = set(plan.saved) | graph.kept
+            assert {own for name in there for own in sharing.of(by_name(nodes, name))} <= known
+        elif isinstance(step, Drop):
+            there.remove(step.node.name)
+        else:
+            assert step.node.name not in there, "a second copy"
+            there.add(step.node.name)
+            runs.update(set(sharing.of(step.node)) & hidden if step.node.target is getitem else ())
+            makers.update([f"{step.node.name}.0"] if step.node in norms else ())
+    assert runs == makers
+    assert max(runs.values()) > 1
+
+    inputs = [torch.randn(node.meta["val"].shape) for node in nodes if node.op == "placeholder"]
+    outputs, gradients = joint(*_parts(joint, inputs))
+    found = run(unroll(plan, joint), inputs, (next(node for node in nodes if node.op == "output").args[0], nodes))
+    assert all(
+        torch.equal(one, other) for one, other in zip([*outputs, *gradients], found, strict=True) if one is not None
+    )
+
+
+def by_name(nodes, name):
+    return next(node for node in nodes if node.name == name)
 
 
 def _parts(joint, inputs):

@@ -87,7 +87,6 @@ def test_captured_models_are_solved_within_the_budget_and_near_the_bound(name):
     plan = solve(graph, 0.5 * peak, time_limit=20)
     assert check(plan).peak <= 0.5 * peak
     assert 0 < plan.bound <= plan.overhead <= 1.01 * plan.bound
-    assert plan.overhead < 0.08
 
 
 def test_the_first_plans_come_before_the_best():
@@ -106,6 +105,17 @@ def test_the_same_arguments_give_the_same_plan():
     graph = load(GRAPHS / "unet.json.gz")
     budget = 0.6 * solve(graph, None).peak
     assert solve(graph, budget, seed=3) == solve(graph, budget, seed=3)
+
+
+@settings(deadline=None, max_examples=6)
+@given(seed=st.integers(0, 10**6), share=st.floats(0, 0.5), draw=st.integers(0, 9))
+def test_the_plan_depends_on_no_clock_that_does_not_bind(seed, share, draw):
+    """Whatever the limit, and however busy the machine, a search that is not cut short ends at the same plan."""
+    graph = random_graph(seed, 16, 14)
+    least = smallest(graph)
+    budget = int(least + share * (solve(graph, None).peak - least))
+    plans = [solve(graph, budget, time_limit=limit, seed=draw) for limit in (1e4, 1e6)]
+    assert plans[0] == plans[1]
 
 
 def test_no_limit_keeps_everything():

@@ -5,9 +5,10 @@ from .check import GraphCost, Machine, check, simulate
 from .files import load, save
 from .fx import from_fx, unroll
 from .jaxpr import from_jaxpr
+from .least import smallest
 from .model import Graph, Node, Storage
 from .plan import Compute, Fetch, Free, GraphPlan, Offload, Step
-from .solve import smallest, solve
+from .solve import solve
 
 __all__ = [
     "Analysis",

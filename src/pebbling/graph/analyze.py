@@ -12,10 +12,10 @@ from . import highs
 from .blocks import chain
 from .board import Board
 from .indexed import Indexed, index
+from .least import smallest
 from .model import Graph
 from .orders import best_order
 from .relations import relate, smallest_peak, working_sets
-from .solve import smallest
 from .tighten import tighten
 
 

@@ -18,8 +18,11 @@ State = tuple[int, int]
 """Nodes that have run and storages that are there, as bits."""
 
 
-def exact(graph: Indexed, budget: int, states: int) -> tuple[float, list[Step]] | None:
-    """Least time and its steps; ``(inf, [])`` if no plan fits; ``None`` if so many states don't settle it."""
+def exact(graph: Indexed, budget: int, states: int, hurry: float = 1.0) -> tuple[float, list[Step]] | None:
+    """Least time and its steps; ``(inf, [])`` if no plan fits; ``None`` if so many states don't settle it.
+
+    With ``hurry`` above 1, states near the end come first: some plan is found sooner, and not the fastest.
+    """
     game = _Game(graph, budget)
     start: State = (0, 0)
     best: dict[State, float] = {start: 0.0}
@@ -42,7 +45,7 @@ def exact(graph: Indexed, budget: int, states: int) -> tuple[float, list[Step]] 
                 best[following] = time
                 came[following] = state, move
                 pushed += 1
-                heapq.heappush(heap, (time + game.to_come(following[0]), pushed, following))
+                heapq.heappush(heap, (time + hurry * game.to_come(following[0]), pushed, following))
     return float("inf"), []
 
 

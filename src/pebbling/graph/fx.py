@@ -166,7 +166,8 @@ def unroll(plan: GraphPlan, joint: Any) -> Iterator[Run | Drop | None]:
     """The FX nodes to run and the values to drop, in order; ``None`` once, between the two passes.
 
     Views are made where they are first used after each run of what they look into, and dropped with
-    it. A result that is there already when its node runs again is left out: keep the old one.
+    it. A result that is there already when its node runs again is left out: keep the old one. What
+    only the members of a group use is dropped after each run of the group.
     """
     nodes = list(getattr(joint, "graph", joint).nodes)
     by_name = {node.name: node for node in nodes}
@@ -188,6 +189,12 @@ def unroll(plan: GraphPlan, joint: Any) -> Iterator[Run | Drop | None]:
         yield Run(node, node.name in ran)
         ran.add(node.name)
 
+    def forget(storage: str) -> Iterator[Drop]:
+        alive.discard(storage)
+        for name in [name for name in there if storage in sharing.of(by_name[name])]:
+            del there[name]
+            yield Drop(by_name[name])
+
     for position, step in enumerate(plan.steps):
         if position == plan.split:
             for node in results:
@@ -195,17 +202,19 @@ def unroll(plan: GraphPlan, joint: Any) -> Iterator[Run | Drop | None]:
                     yield from views(node)
             yield None
         if isinstance(step, Free):
-            alive.discard(step.storage)
-            for name in [name for name in there if step.storage in sharing.of(by_name[name])]:
-                del there[name]
-                yield Drop(by_name[name])
+            yield from forget(step.storage)
             continue
         if not isinstance(step, Compute):
             raise CaptureError(f"{step!r} can't be expressed as FX nodes: plan without offloading")
-        for name in plan.graph.node[step.node].members:
+        together = plan.graph.node[step.node]
+        shown = {storage.name for storage in together.makes}
+        for name in together.members:
             node = by_name[name]
             if node.op == "placeholder":
                 alive.update(sharing.of(node))
+                continue
+            # Another member's result was dropped, and not this one's: a second copy would break the budget.
+            if sharing.made_by(node) and alive.issuperset(sharing.made_by(node)):
                 continue
             for argument in node.all_input_nodes:
                 yield from views(argument)
@@ -222,6 +231,10 @@ def unroll(plan: GraphPlan, joint: Any) -> Iterator[Run | Drop | None]:
                 yield Drop(node)
             else:
                 there[name] = None
+        for name in together.members if len(together.members) > 1 else ():
+            for hidden in sharing.made_by(by_name[name]):
+                if hidden not in shown:
+                    yield from forget(hidden)
     for node in results:
         yield from views(node)
     if plan.split == len(plan.steps):

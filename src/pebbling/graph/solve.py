@@ -23,18 +23,17 @@ from .board import Board, Line
 from .check import simulate
 from .exact import exact
 from .indexed import Indexed, Ints, index
+from .least import SMALL, least
 from .model import Graph
-from .orders import best_order
+from .orders import orders
 from .plan import GraphPlan, Step
 from .relations import Relations, relate, smallest_peak, working_sets
 from .tighten import tighten
 
-_SMALL, _STATES = 24, 40_000
-"""Nodes up to which all states are searched, and how many of them."""
+_STATES = 40_000
+"""States searched for the optimum of small graphs."""
 _LISTED, _MOST_LISTED = 120_000, 50_000_000
 """Runs listed by the local search, for each node and in all: some ten seconds when compiled."""
-_SMALLEST = 2_000_000
-"""Runs listed in search of the smallest peak."""
 
 
 def solve(
@@ -47,19 +46,12 @@ def solve(
     """The fastest plan found for a graph within ``memory``, in bytes or as text such as ``"2GB"``.
 
     ``on_better`` is called with every plan that improves on the last, the first one within moments.
-    The same arguments give the same plan, unless ``time_limit``, in seconds, cuts the search short.
-    Raises ``BudgetError``, with the smallest budget that a plan was found for, where there is none.
+    The same arguments give the same plan, unless ``time_limit``, in seconds, cuts the search short: for
+    better plans, never for a first one. Raises ``BudgetError`` where none is found, with the smallest
+    budget that there is a plan for; a budget so named works, whatever the time limit.
     """
     search = _Search(graph, memory, time_limit, seed, on_better)
     return search.run()
-
-
-def smallest(graph: Graph) -> int:
-    """The smallest peak of any plan found, in bytes."""
-    try:
-        return _Search(graph, 0, 30.0, 0, None).run().peak
-    except BudgetError as error:
-        return int(error.minimum or 0)
 
 
 class _Search:
@@ -90,9 +82,7 @@ class _Search:
     @cached_property
     def orders(self) -> list[Ints]:
         """The given order, and one with a smaller peak if there is one."""
-        given = self.board.everything()
-        better, peak = best_order(self.index, self.board)
-        return [given.order] if peak == self.board.measure(given)[0] else [given.order, better]
+        return orders(self.index, self.board)
 
     def run(self) -> GraphPlan:
         """All stages, until the bound is met or the time is up."""
@@ -109,20 +99,6 @@ class _Search:
         assert self.plan is not None
         return self._final()
 
-    def smallest(self) -> tuple[int, Line]:
-        """The smallest peak found, and its plan."""
-        found = []
-        for order in self.orders:
-            line = self.board.everything(order)
-            found.append((self.board.shrink(line, self.floor, _SMALLEST), line))
-        peak, line = min(found, key=lambda each: each[0])
-        for share in (0.9, 0.95, 0.98):
-            self.board.budget, other = max(self.floor, int(share * peak)), self.board.everything(line.order)
-            if self.board.relieve(other) < math.inf:
-                peak, line = self.board.measure(other)[0], other
-        self.board.budget = self.budget or 0
-        return peak, line
-
     def _first(self) -> None:
         """A plan by greed alone; else from the one with the smallest peak; else none."""
         assert self.budget is not None
@@ -132,27 +108,13 @@ class _Search:
                 self._repaired("another order", self.board.everything(order))
             if self.plan is not None:
                 return
-        self.minimum, line = self.smallest()
-        steps = self.board.steps(line)
-        if len(self.graph) <= _SMALL:
-            self.minimum, steps = self._exact_minimum(self.minimum, steps)
+        found = least(self.index, self.floor)
+        self.minimum = found.peak
         if self.minimum > self.budget:
             raise BudgetError(self._too_small(self.minimum), minimum=self.minimum)
-        self._repaired("greedy", line)
+        self._repaired("smallest peak", found.line)
         if self.plan is None:
-            self._accept("exact", tuple(steps))
-
-    def _exact_minimum(self, works: int, steps: list[Step]) -> tuple[int, list[Step]]:
-        """The smallest budget of any plan, by bisection; where the search gives up, the smallest that is known."""
-        fails = self.floor - 1
-        while works - fails > 1 and self._left() > 0.9 * self.time_limit:
-            middle = (works + fails) // 2
-            found = exact(self.index, middle, _STATES // 10)
-            if found is None or found[0] == math.inf:
-                fails = middle
-            else:
-                works, steps = simulate(self.graph, found[1]).peak, found[1]
-        return works, steps
+            self._accept("smallest peak", found.steps)
 
     def _repaired(self, stage: str, line: Line) -> None:
         """Free until the budget holds, keep again what fits, and take the plan if there is one."""
@@ -198,7 +160,7 @@ class _Search:
 
     def _exactly(self) -> None:
         """The optimum, of graphs that are small enough."""
-        if len(self.graph) > _SMALL:
+        if len(self.graph) > SMALL:
             return
         found = exact(self.index, self.board.budget, _STATES)
         if found is not None:
@@ -208,7 +170,9 @@ class _Search:
                 self._accept("exact", tuple(steps))
 
     def _local_search(self) -> None:
-        """From the best two, in turns, until the work is used up."""
+        """From the best two, in turns, until the work is used up; a plan without a compact form is no start."""
+        if not self.lines:
+            return
         portion = min(_LISTED * len(self.graph), _MOST_LISTED) // (24 if self.board.loops.fast else 1200)
         took = 0.0
         for turn in range(24):

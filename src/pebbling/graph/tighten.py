@@ -47,7 +47,7 @@ def tighten(
             return
         bound, values = answer.bound, answer.values
         if len(points) == 1:
-            better = highs.whole(problem, min(seconds, 3.0), seed, 1000)
+            better = highs.whole(problem, 0.2 * seconds, seed, 1000)
             bound = max(bound, better.bound)
             values = values if better.values is None else better.values
         if values is None:

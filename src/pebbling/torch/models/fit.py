@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
-from torch import nn
+from torch import distributed, nn
 
 from ...errors import CaptureError
 from ...units import parse_bytes
@@ -132,4 +132,8 @@ def _options(
     if not time_limit > 0:
         raise ValueError(f"time_limit={time_limit!r}: expected a number of seconds above 0")
     budget = None if memory is None else parse_bytes(memory)
+    if group is not None:
+        # Its own, so that agreeing on a plan never waits for what others send through the caller's.
+        ranks = distributed.get_process_group_ranks(group)
+        group = distributed.new_group(ranks, backend="gloo", use_local_synchronization=True)
     return Options(budget, backend, breaks, None if plans is None else Path(plans), float(time_limit), group)  # type: ignore[arg-type]
