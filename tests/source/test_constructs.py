@@ -674,12 +674,49 @@ def same_array_under_two_names(x, a, b):
 def alias_outside_sees_the_writes(x, a, b):
     u = x * 1.0
     outside = u
-    view = u[1:4]
     for i in range(5):
         u += a
         if i == 2:
             u = u * 1.0
-    return np.sum(outside * b[0]) + np.sum(u * b[1]) + np.sum(view)
+    return np.sum(outside * b[0]) + np.sum(u * b[1])
+
+
+@program
+def collected_and_used_twice_by_the_next_step(x, a, b):
+    u, out, s = x * 1.1, [x], 0.0
+    for i in range(7):
+        out.append(u)
+        s = s + np.sum(u * 0.3)
+        u = u * 0.3 + np.sin(u) * a + u * 0.123 * u
+        out.append(u)
+        out.append(s)
+    for one in out:
+        s = s + np.sum(one * 0.3 * b[0]) * 0.7
+    return s
+
+
+@program
+def collected_again_and_again(x, a, b):
+    u, out, s = x * 1.1, [], 0.0
+    for i in range(9):
+        if i % 3 == 1:
+            u = np.sin(u) * a
+        out.append(u)
+        s = s + np.sum(u * u * 0.7) + np.sum(u * a * 0.31)
+    for one in out:
+        s = s + np.sum(one * 0.3 * b[0]) * 0.7
+    return s + np.sum(u * 0.77)
+
+
+@program
+def constant_that_an_inner_loop_carries(x, a, b):
+    u, v, w = x * 1.1, a * 0.7, b[0] * 1.0
+    for i in range(3):
+        for k in (j * j for j in range(3)):
+            if k % 2:
+                v = u
+                w = np.tanh(u) * u + 0.3 * w
+    return np.sum(u * 1.5) + np.sum(v) * 0.5 + np.sum(w * a)
 
 
 @program

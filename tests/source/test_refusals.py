@@ -269,6 +269,37 @@ def two_views(x, a, b):
     return np.sum(u) + np.sum(v)
 
 
+@refused("with another one outside of the loop")
+def view_outside(x, a, b):
+    u = x * 1.0
+    v = u[::-1]
+    for i in range(5):
+        if i > 100:
+            u[0] = 0.5
+        a = a * u
+    return np.sum(u * a) + np.sum(v * u)
+
+
+@refused("append a copy")
+def appended_view_of_what_is_written_later(x, a, b):
+    u, out = x * 1.0, []
+    for i in range(5):
+        out.append(u[::-1])
+        u[1:] += a[1:]
+    return sum(np.sum(one) for one in out)
+
+
+@refused("came out of a checkpointed loop together with another one")
+def view_from_the_loop_of_what_is_written_after_it(x, a, b):
+    u, v = x * 1.0, a * 1.0
+    for i in range(5):
+        v = u[...]
+        if i > 100:
+            u[0] = 1.0
+    u += 0.25
+    return np.sum(u * v)
+
+
 @refused("a view of another one")
 def view_of_a_constant_written_a_step_later(x, a, b):
     table = b * 1.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from sys import getrefcount
 from typing import Any, NamedTuple
 
 from ..engine.protocol import Engine, Leaf
@@ -21,6 +22,10 @@ def _version(leaf: Leaf) -> Any:
 
 def _itself(leaf: Leaf) -> Leaf:
     return leaf
+
+
+def _no(leaf: Leaf) -> bool:
+    return False
 
 
 def _nothing(leaf: Leaf, other: Any) -> None:
@@ -47,6 +52,8 @@ class Framework(NamedTuple):
     """The leaf whose memory this one looks into, as far as writing is concerned."""
     follow: Callable[[Leaf, Leaf], None] = _nothing
     """Let a leaf stand for another one with the same value, whose derivative it takes over."""
+    viewed: Callable[[Leaf], bool] = _no
+    """Whether somebody holds another leaf that changes when this one is written into."""
 
 
 def framework_of(leaves: Iterable[Leaf]) -> Framework | None:
@@ -69,6 +76,7 @@ def numpy_framework() -> Framework:
     """Plain NumPy programs, by pebbling's own engine."""
     from ..engine import numpy as engine
     from ..engine.numpy.alias import Alias
+    from ..engine.numpy.tape import ONLY_HERE
     from ..engine.numpy.traced import Traced, plain
 
     def level(leaf: Leaf) -> int:
@@ -96,7 +104,17 @@ def numpy_framework() -> Framework:
             leaf = leaf.alias.base
         return leaf
 
-    return Framework(engine, level, plain, share, mark=mark, bar=bar, root=root, follow=follow)
+    def viewed(leaf: Leaf) -> bool:
+        alias = leaf.alias if isinstance(leaf, Traced) else None
+        if alias is not None and any(view() is not None for view in alias.views or ()):
+            return True
+        while alias is not None and alias.base is not None:
+            if getrefcount(alias.base) > ONLY_HERE:
+                return True
+            alias = alias.base.alias
+        return False
+
+    return Framework(engine, level, plain, share, mark=mark, bar=bar, root=root, follow=follow, viewed=viewed)
 
 
 def _missing(package: str, instead: str) -> Callable[[], Framework]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ..chain import Online, Schedule
 from .frameworks import Framework
 from .hidden import refuse_traced
+from .lasting import identity
 from .passage import Passage
 from .program import Leaves, Program
 
@@ -45,6 +46,8 @@ class Node:
         self.places = [place for place in traced if place not in self.ties]
         self.outcome: Outcome | None = None
         self.traced: list[int] = []
+        self.same: dict[int, int] = {}
+        """Outputs that are the same value as another one, and which."""
 
     def __repr__(self) -> str:
         return f"the loop over {self.program.where()}"
@@ -60,6 +63,8 @@ class Node:
         flat = [*outcome.state, *outcome.outs, *[leaf for part in outcome.emitted for leaf in part]]
         for place, result in zip(self.traced, results):
             flat[place] = result
+        for place, keeper in self.same.items():
+            flat[place] = flat[keeper]
         return _shaped(flat, outcome)
 
     def run(self, inputs: list[Any]) -> tuple[list[Any], Passage]:
@@ -137,11 +142,13 @@ class Node:
         """The outputs that carry a derivative; the rest is kept aside."""
         differentiable = self.framework.engine.differentiable
         flat = [*outcome.state, *outcome.outs, *[leaf for part in outcome.emitted for leaf in part]]
-        self.traced = [
+        carrying = [
             place for place, leaf in enumerate(flat) if (place >= self.width or final[place]) and differentiable(leaf)
         ]
+        self.same = _same(flat, carrying, self.width + len(outcome.outs))
+        self.traced = [place for place in carrying if place not in self.same]
         results = [flat[place] for place in self.traced]
-        for place in self.traced:
+        for place in carrying:
             flat[place] = None
         self.outcome = _shaped(flat, outcome)
         return results
@@ -153,6 +160,17 @@ def _ties(leaves: Leaves, places: list[int], width: int) -> dict[int, int]:
     for place in sorted(places, key=lambda place: (place < width, place)):
         keepers.setdefault(id(leaves[place]), place)
     return {place: keepers[id(leaves[place])] for place in places if keepers[id(leaves[place])] != place}
+
+
+def _same(flat: Leaves, places: list[int], emitted: int) -> dict[int, int]:
+    """Which outputs are the same value as another one: of the final state if it is there, else the one emitted last."""
+    keepers: dict[int, int] = {}
+    found: dict[int, int] = {}
+    for place in sorted(places, key=lambda place: place if place < emitted else 2 * len(flat) - place):
+        key = identity(flat[place])
+        if key is not None and keepers.setdefault(key, place) != place:
+            found[place] = keepers[key]
+    return found
 
 
 def straight(program: Program, state: Leaves, consts: Leaves) -> Outcome:

@@ -21,6 +21,7 @@ from ..engine.protocol import Pullback
 from ..errors import ReplayError
 from .frameworks import Framework
 from .hidden import refuse_traced
+from .lasting import Lasting
 from .program import Leaves, Program
 from .replay import Replays
 from .runs import Runs
@@ -84,6 +85,7 @@ class Passage:
         self.outs: Sequence[Any] = ()
         self.emitted: list[Sequence[Any]] = []
         self.counts: tuple[int, list[int]] = (0, [])
+        self.lasting = self.taped.lasting = Lasting()
         self.spent = False
 
     def sweep(self) -> None:
@@ -103,6 +105,7 @@ class Passage:
         """Give up the outputs: the way back only needs to know how many there are."""
         self.counts = len(self.outs), [len(part) for part in self.emitted]
         self.state, self.outs, self.emitted = [], (), []
+        self.lasting.end()
 
     @property
     def outputs(self) -> int:
@@ -185,6 +188,7 @@ class Passage:
             self.flag, self.state, self.outs, emitted = self.program.full(state, self.consts, step)
         if self.program.rich:
             self.emitted.append(emitted)
+            self.lasting.see(step, step + 1, self.state, [emitted])
 
     def _arrived(self, live: list[bool]) -> None:
         self.live = live
@@ -206,10 +210,14 @@ class Passage:
             self._arrived(taped.live)
         self.flag, self.outs = taped.flag, outputs[width : width + taped.outs]
         at = width + taped.outs
-        for count in taped.emitted:
-            self.emitted.append(outputs[at : at + count])
-            at += count
         self.state = outputs[:width]
+        emitted = []
+        for count in taped.emitted:
+            emitted.append(outputs[at : at + count])
+            at += count
+        if not self.spent:
+            self.emitted += emitted
+            self.lasting.see(start, stop, self.state, emitted)
         self.tapes.append(Block(start, stop, taped.outs, pullback))
 
     def back(self, seeds: list[Any], into: list[Any]) -> None:
@@ -251,6 +259,7 @@ class Taped:
         "flag",
         "framework",
         "inputs",
+        "lasting",
         "level",
         "live",
         "looking",
@@ -269,6 +278,7 @@ class Taped:
         self.ties = ties or {}
         self.start = self.stop = 0
         self.looking = True
+        self.lasting = Lasting()
         self.live: list[bool] = []
         self.flag: Any = None
         self.outs = 0
@@ -295,12 +305,16 @@ class Taped:
         self.emitted = []
         for step in range(self.start, self.stop):
             self.flag, state, outs, part = program.full(state, consts, step)
+            self.lasting.check(step, state, part, self._above, program.where())
             emitted += part
             self.emitted.append(len(part))
         if self.looking:
             self._look(state)
         self.outs = len(outs)
         return [*state, *outs, *emitted]
+
+    def _above(self, leaf: Any) -> int:
+        return int(self.framework.level(leaf) > self.level)
 
     def _look(self, state: Leaves) -> None:
         level, differentiable = self.framework.level, self.framework.engine.differentiable

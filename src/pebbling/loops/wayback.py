@@ -96,6 +96,9 @@ class WayBack:
         into = self.into
         cotangents, self.cotangents = self.cotangents, []
         if self.rich:
+            for stay in self.passage.lasting.until(start, stop):
+                emitted = self.emitted[stay.step]
+                into[stay.places[start - stay.first]], emitted[stay.position] = emitted[stay.position], None
             cotangents += self.outs if stop == self.passage.steps else [None] * outs
             for parts in self.emitted[start:stop]:
                 cotangents += parts

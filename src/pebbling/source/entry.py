@@ -55,9 +55,12 @@ class Entry:
         self.sources_carried = SOURCES in promoted or any(_is_state(first, source) for source in sources)
         if self.sources_carried:
             roots += [(SOURCES, source) for source in sources]
-        held = _unwritten(roots, facts, facts.written | facts.promoted_paths)
         self.const_roots = [(name, named[name]) for name in self.fixed]
         self.const_roots += [] if self.sources_carried else [(SOURCES, source) for source in sources]
+        only_read = Taken({})
+        for _, value in self.const_roots:
+            only_read.take(value)
+        held = _unwritten(roots, facts, facts.written | facts.promoted_paths, only_read)
         self._take(roots, held)
         self.is_simple = not carried and not sources and not held and not any(map(_is_container, self.const_shapes))
         """Whether constants are leaves, and state is what the loop binds."""
@@ -121,6 +124,12 @@ class Entry:
                         "shares memory with "
                         f"one of {other}: make one of them a copy (.copy())"
                     )
+            if framework.viewed(self.originals[token]):
+                raise SourceError(
+                    f"{self.facts.where}: the loop may write into an array of {self.owners[token]} that shares memory "
+                    "with another one outside of the loop, a view or the array it is a view of, and what is done with "
+                    "that one later would be added to the gradient in another order: make one of them a copy (.copy())"
+                )
 
     def const_owner(self, place: int) -> str:
         """The name of the constant that an object among the constants belongs to."""
@@ -152,8 +161,14 @@ def _under(owner: Any, attribute: str) -> list[Any]:
     return taken.objects
 
 
-def _unwritten(roots: list[tuple[str, Any]], facts: Facts, paths: Collection[tuple[str, ...]]) -> list[tuple[str, Any]]:
-    """Arrays inside of objects that the loop is not known to write into, with the name they belong to."""
+def _unwritten(
+    roots: list[tuple[str, Any]], facts: Facts, paths: Collection[tuple[str, ...]], only_read: Taken
+) -> list[tuple[str, Any]]:
+    """Arrays inside of objects that the loop is not known to write into, with the name they belong to.
+
+    So is an array that a name of the state begins with, if it is a constant too: carried from step to step, its
+    cotangent would not be added up together with that of the constant.
+    """
     written: set[int] = set()
     direct = {id(value) for name, value in roots if name in facts.state}
     found: dict[int, tuple[str, Any]] = {}
@@ -167,7 +182,7 @@ def _unwritten(roots: list[tuple[str, Any]], facts: Facts, paths: Collection[tup
             if len(path) == 2 and path[0] == name:
                 written |= {id(one) for one in _under(value, path[1])}
         for one in arrays:
-            if id(one) not in direct:
+            if id(one) not in direct or only_read.met(one):
                 found.setdefault(id(one), (name, one))
     return [pair for key, pair in found.items() if key not in written]
 

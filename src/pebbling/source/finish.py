@@ -28,12 +28,15 @@ class _Finish(Builder):
         super().__init__(leaves, consts)
         self._program = program
         self.new: list[Any] = []
+        self.back: list[tuple[Any, Any]] = []
+        """Leaves that stand for objects from before the loop, with those."""
 
     def leaf(self, value: Any, token: int) -> Any:
         if token == NEW:
             self.new.append(value)
             return value
         original = self._program.entry.originals[token]
+        self.back.append((value, original))
         if type(original) in RESTORE:
             RESTORE[type(original)](original, value)
         elif token in self._program.written:
@@ -74,7 +77,7 @@ def finish(program: SourceProgram, outcome: Outcome, outs: Sequence[Any], emits:
     several = _collect(program, outcome, emits)
     if flag == ENDED:
         program.items.check_end()
-    _bar(program, builder.new, several)
+    _bar(program, builder, several)
     return flag, value, [*values, *after[: len(facts.outs)]]
 
 
@@ -96,19 +99,20 @@ def _collect(program: SourceProgram, outcome: Outcome, emits: Sequence[Any]) -> 
     return several
 
 
-def _bar(program: SourceProgram, new: list[Any], several: list[Any]) -> None:
+def _bar(program: SourceProgram, builder: _Finish, several: list[Any]) -> None:
     """Refuse later writes into arrays that share memory: they are several traced values now."""
-    framework = program.framework
+    framework, new = program.framework, builder.new
     for leaf in several:
         framework.bar(leaf, SHARED)
     if program.aliased and program.aliased[-1]:
         for leaf in new:
             framework.bar(leaf, SHARED)
-    others = [*new, *program.entry.originals, *program.entry.given.objects]
-    for leaf in new:
+    others = [(one, one) for one in (*new, *program.entry.originals, *program.entry.given.objects)]
+    others += builder.back
+    for leaf in (*new, *several):
         if framework.level(leaf) and _base(framework, leaf) is not None:
-            for other in others:
-                if shared(framework, leaf, other):
+            for value, other in others:
+                if shared(framework, leaf, value):
                     framework.bar(leaf, SHARED)
                     framework.bar(other, SHARED)
 

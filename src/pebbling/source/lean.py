@@ -170,7 +170,8 @@ class LeanProgram(SourceProgram):
         if emits and emits is not self.sinks:
             if any(token not in (None, NEW) for token in shape):
                 return None
-            if not self._emit(emits, known, arguments, emitted, step):
+            views = any(kind is not None and self._is_view(one) for kind, one in zip(shape, new))
+            if not self._emit(emits, known, views, arguments, emitted, step):
                 return None
         self.out_shapes = (None,) * len(outs)
         if shape != self._shape:
@@ -182,15 +183,20 @@ class LeanProgram(SourceProgram):
         return [number, *new, *self.pads], outs, emitted
 
     def _emit(
-        self, emits: list[Any], known: dict[int, int], arguments: Sequence[Any], emitted: Leaves, step: int
+        self, emits: list[Any], known: dict[int, int], views: bool, arguments: Sequence[Any], emitted: Leaves, step: int
     ) -> bool:
-        """Note what a step has appended to lists; false if that needs the long way."""
+        """Note what a step has appended to lists; false if that needs the long way.
+
+        ``views`` says whether one of the arrays of the state, which are ``known``, is a view.
+        """
         shapes, shared = [], set()
         for values in emits:
             shape: list[int | None] = []
             for one in values:
                 kind = self._kind(one)
                 if kind is None or any(one is other for other in arguments) or any(one is other for other in emitted):
+                    return False
+                if kind and (views or self._is_view(one)):
                     return False
                 if kind and id(one) in known:
                     if self.copied[known[id(one)]]:

@@ -240,20 +240,30 @@ class SourceProgram:
             self.emit_shapes.append(shapes)
             count = Counter(map(id, taken.leaves))
             twice = {place for place, one in enumerate(taken.leaves) if _is_kept(one) and count[id(one)] > 1}
-            in_state = {place for place, one in enumerate(taken.leaves) if state.met(one)}
-            self.aliased.append(in_state | twice)
+            in_state = {place: self._seen_through(one, state.objects) for place, one in enumerate(taken.leaves)}
+            in_state = {place: seen for place, seen in in_state.items() if seen}
+            self.aliased.append(in_state.keys() | twice)
             changing = {id(one) for one, copied in zip(state.objects, written) if copied}
-            for place in in_state:
-                leaf = taken.leaves[place]
-                if type(leaf) is ndarray:
-                    self.hold(leaf)
+            for place, seen in in_state.items():
+                for leaf in (taken.leaves[place], *seen):
+                    if type(leaf) is ndarray:
+                        self.hold(leaf)
                 self.emits_state = True
-                if id(leaf) in changing:
+                if any(id(one) in changing for one in seen):
                     raise SourceError(
                         f"{self.facts.where}: an array is appended to a list and written into later on, which would "
                         "change what was appended: append a copy (.copy())"
                     )
         return taken.leaves
+
+    def _seen_through(self, one: Any, objects: Sequence[Any]) -> list[Any]:
+        """The arrays among some objects that change if one is written into: itself, and those with the same memory."""
+        if not _is_leaf(one) or not _is_kept(one):
+            return []
+        view = self._is_view(one)
+        return [
+            two for two in objects if two is one or ((view or self._is_view(two)) and shared(self.framework, one, two))
+        ]
 
     def _note_traced(self, leaves: Leaves) -> None:
         for leaf in leaves:
