@@ -80,7 +80,9 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
         value = rebuild_output(iter(outputs))
         if len(outputs) != 1 or meta(value)[0] != () or meta(value)[1].kind != "f":
             found = f"{meta(value)[1]} of shape {meta(value)[0]}" if len(outputs) == 1 else f"{len(outputs)} values"
-            raise TypeError(f"the gradient is that of one real number, but the function returned {found}; use vjp")
+            raise TypeError(
+                f"the gradient is that of one real number, but the function returned {found}; use pebbling.numpy.vjp"
+            )
         grads: list[Any] = [None] * len(leaves)
         back([meta(value)[1].type(1)], grads)
         result = rebuild(iter(_owned(grads, [meta(leaf) for leaf in leaves])))
