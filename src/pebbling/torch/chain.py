@@ -11,6 +11,7 @@ from torch import nn
 from ..chain import Online, Schedule, StoreAll, Uneven
 from ..chain.binomial import default_slots
 from ..drive.settle import Budget
+from ..errors import PebblingError
 from ..loops.node import Outcome
 from ..loops.program import Leaves
 from ..tree import flatten, unflatten
@@ -20,7 +21,7 @@ from .block import Taper
 from .buffers import Buffers
 from .costs import Costs, measure
 from .course import Course
-from .fitting import Fit, Machine, fit
+from .fitting import Fit, expect, fit
 from .functional import applies
 from .layers import ChainPassage, Layers, differentiable, taper_of
 from .node import Node
@@ -44,15 +45,22 @@ class Chain(nn.Module):
                 raise TypeError(f"a chain consists of modules, and number {name} is a {type(module).__name__}")
             self.add_module(name, module)
         self._budget, self._verify = budget, verify
-        self._plans: dict[Any, tuple[Fit, list[bool]]] = {}
+        self._plans: dict[Any, tuple[Fit, list[bool], Costs]] = {}
+        self._costs: Costs | None = None
         self.plan: Fit | None = None
-        """The schedule of the last call, its predicted peak in bytes and its predicted time in seconds."""
+        """The schedule of the last call, its predicted peak in bytes, its predicted time in seconds and the least."""
 
     def __len__(self) -> int:
         return len(self._modules)
 
     def __getitem__(self, index: int) -> nn.Module:
         return self._links()[index]
+
+    def expect(self, schedule: Schedule) -> Fit:
+        """What another schedule would take on the input of the last call, by what was measured then."""
+        if self._costs is None:
+            raise PebblingError("nothing is known of this chain yet: call it once with an input that is differentiated")
+        return expect(self._costs, schedule, BOOKKEEPING)
 
     def _links(self) -> list[nn.Module]:
         # Not children(), which gives a module that occurs twice only once.
@@ -103,12 +111,13 @@ class Chain(nn.Module):
         key = _signature(leaves), tuple(ambient.autocast), tuple(survey.training)
         buffers = Buffers(survey.buffers)
         if key in self._plans:
-            plan, changed = self._plans[key]
+            plan, changed, self._costs = self._plans[key]
             if len(changed) == len(survey.buffers):
                 buffers.only([slot for slot, one in zip(survey.buffers, changed) if one])
                 return plan, buffers
-        plan = self._settle(measure(program, taper, leaves, ambient, buffers))
-        self._plans[key] = plan, list(buffers.changed)
+        self._costs = measure(program, taper, leaves, ambient, buffers)
+        plan = self._settle(self._costs)
+        self._plans[key] = plan, list(buffers.changed), self._costs
         return plan, buffers
 
     def _settle(self, costs: Costs) -> Fit:
@@ -121,9 +130,7 @@ class Chain(nn.Module):
             schedule = (
                 Uneven([module.forward for module in costs.modules], slots=slots) if steps > 1 else StoreAll(steps)
             )
-        machine = Machine(costs, BOOKKEEPING)
-        machine.run(iter(schedule))
-        return Fit(schedule, machine.peak, machine.time)
+        return expect(costs, schedule, BOOKKEEPING)
 
 
 class _Given:

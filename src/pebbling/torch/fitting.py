@@ -23,20 +23,27 @@ from .costs import Costs
 _TRIES = 12
 _LOSS = 4
 _SEGMENTS = 64
+_UNITS, _FINE = 500, 2000
+"""How finely memory is divided for plans and for the bound."""
 
 
 class Fit(NamedTuple):
-    """A schedule, its true peak in bytes and the seconds it is expected to take."""
+    """A schedule, its true peak in bytes and the seconds it is expected to take.
+
+    ``bound`` is the time below which no plan of whole modules within the budget can be, among those that keep a
+    state until the modules after it are reversed; that of the modules run once each where there is no budget.
+    """
 
     schedule: Schedule
     peak: int
     time: float
+    bound: float
 
 
 def fit(costs: Costs, budget: int, bookkeeping: int) -> Fit:
     """The fastest schedule that was found within the budget."""
     steps = len(costs.modules)
-    everything = _fit(costs, StoreAll(steps), bookkeeping)
+    everything = expect(costs, StoreAll(steps), bookkeeping)
     if everything.peak <= budget:
         return everything
     least = smallest(costs, bookkeeping)
@@ -54,7 +61,7 @@ def fit(costs: Costs, budget: int, bookkeeping: int) -> Fit:
             high = middle
     for segments in range(2, min(steps, _SEGMENTS) + 1):
         # Gradients of parameters grow as the way back goes on, which no constant memory plans for.
-        found = _fit(costs, Periodic(steps, segments), bookkeeping)
+        found = expect(costs, Periodic(steps, segments), bookkeeping)
         if found.peak <= budget and (best is None or found.time < best.time):
             best = found
     if best is None and least.peak <= budget:
@@ -65,17 +72,38 @@ def fit(costs: Costs, budget: int, bookkeeping: int) -> Fit:
             f"budget is {least.peak} bytes ({format_bytes(least.peak)})",
             minimum=least.peak,
         )
-    return best
+    return best._replace(bound=_bound(costs, budget))
 
 
 def smallest(costs: Costs, bookkeeping: int) -> Fit:
     """The schedule of the lowest peak: from the input alone, or with one state or more where that takes less."""
     steps = len(costs.modules)
     candidates = [Uneven([module.forward for module in costs.modules], slots=slots) for slots in (1, 2, 3)[:steps]]
-    return min([_fit(costs, schedule, bookkeeping) for schedule in candidates], key=lambda found: found.peak)
+    return min([expect(costs, schedule, bookkeeping) for schedule in candidates], key=lambda found: found.peak)
+
+
+def expect(costs: Costs, schedule: Schedule, bookkeeping: int) -> Fit:
+    """The peak and the time of a schedule."""
+    machine = Machine(costs, bookkeeping)
+    machine.run(iter(schedule))
+    return Fit(schedule, machine.peak, machine.time, sum([one.forward + one.backward for one in costs.modules]))
 
 
 def _planned(costs: Costs, memory: int, bookkeeping: int) -> Fit | None:
+    try:
+        return expect(costs, _rotor(costs, memory, 1, _UNITS), bookkeeping)
+    except BudgetError:
+        return None
+
+
+def _bound(costs: Costs, budget: int) -> float:
+    """Rotor's optimum for the whole budget, with nothing for what runs, and sizes rounded down."""
+    unit = max(budget // _FINE, 1)
+    return float(_rotor(costs, budget // unit, unit, budget // unit).cost.time)
+
+
+def _rotor(costs: Costs, memory: int, unit: int, units: int) -> Uneven:
+    """The fastest plan for states and tapes in units of so many bytes."""
     modules = costs.modules
     # A tensor between two modules belongs to the tape of the first if either saves it; the input is the caller's.
     shared = [one.output if one.saves_output or two.saves_input else 0 for one, two in pairwise(modules)] + [
@@ -83,24 +111,14 @@ def _planned(costs: Costs, memory: int, bookkeeping: int) -> Fit | None:
     ]
     state = [0, *[module.output for module in modules[:-1]]]
     tape = [module.inside + one for module, one in zip(modules, shared)]
-    try:
-        schedule = Uneven(
-            [module.forward for module in modules],
-            [module.backward for module in modules],
-            state=state,
-            tape=tape,
-            memory=memory,
-            units=500,
-        )
-    except BudgetError:
-        return None
-    return _fit(costs, schedule, bookkeeping)
-
-
-def _fit(costs: Costs, schedule: Schedule, bookkeeping: int) -> Fit:
-    machine = Machine(costs, bookkeeping)
-    machine.run(iter(schedule))
-    return Fit(schedule, machine.peak, machine.time)
+    return Uneven(
+        [module.forward for module in modules],
+        [module.backward for module in modules],
+        state=[size // unit for size in state],
+        tape=[size // unit for size in tape],
+        memory=memory,
+        units=units,
+    )
 
 
 @dataclass
