@@ -115,9 +115,9 @@ def training(run, body, state, steps, args, **budget):
     tensors = [state, *args]
 
     def once():
-        for tensor in tensors:
-            tensor.grad = None
         run(body, state, steps, *args, **budget).sum().backward()
+        for tensor in tensors:  # now, so that they count as made by the next run and not as there before it
+            tensor.grad = None
 
     return once
 
@@ -169,7 +169,7 @@ def heavy_body(i, s, w):
 
 def one_step(bench, state, args, repeats):
     """Seconds of one forward without a tape, and of the reversal of one taped step."""
-    count = 200 if bench.gpu else 20  # a GPU at work for less has a higher clock than one in the middle of a loop
+    count = 1000 if bench.gpu else 20  # in the middle of a long loop the clock of a GPU is lower than at its start
 
     def forwards():
         with torch.no_grad():
@@ -331,8 +331,8 @@ def chains(bench):
 def chain_rows(bench, name, net, x, repeats):
     def train(run):
         def once():
-            net.zero_grad(set_to_none=True)
             (run(x) ** 2).mean().backward()
+            net.zero_grad(set_to_none=True)
 
         return once
 
@@ -406,9 +406,9 @@ def budgets(bench):
     for name, loss in problems.items():
 
         def run(loss=loss, how=plain, **budget):
+            loss(how, **budget).backward()
             for tensor in (x, w, u, v, k, *net.parameters()):
                 tensor.grad = None
-            loss(how, **budget).backward()
 
         run()
         everything = bench.peak(run)

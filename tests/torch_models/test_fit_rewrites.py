@@ -108,6 +108,19 @@ def test_a_step_over_the_budget_is_planned_again_with_the_excess_left_free() -> 
     assert len(fitted.plans) == 2
 
 
+def test_a_step_that_stays_over_the_budget_is_not_planned_for_ever() -> None:
+    planner = Planner(memory=100_000)
+    fitted = fit(nn.Linear(4, 4))
+    fitted(torch.ones(2, 4))
+    on_device = Captured(None, 1, fitted.plan.graph, {}, {}, "x", "cuda:0")  # type: ignore[arg-type]
+    budgets = [planner.budget(on_device)]
+    while budgets[-1]:
+        planner.seen(on_device, fitted.plan, 100_001)
+        budgets.append(planner.budget(on_device))
+    assert budgets[:3] == [99_500, 99_000, 98_500]
+    assert len(budgets) < 12
+
+
 def test_a_step_within_the_budget_stays() -> None:
     planner = Planner(memory=1000)
     fitted = fit(nn.Linear(4, 4), memory=1000)

@@ -22,28 +22,47 @@ class Buffers:
     """The buffers of the modules that a loop calls."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
-        self._all, self.changing = list(slots), list(slots)
+        self._all = list(slots)
+        self.only(slots)
         self.changed = [True] * len(self._all)
         self._still: list[tuple[Slot, torch.Tensor]] = []
 
     def read(self) -> Values:
-        """Copies of those that change."""
-        return tuple([_of(slot).detach().clone() for slot in self.changing])
+        """Copies of those that change; those of a kind share one storage, filled by one kernel."""
+        buffers = [_of(slot).detach() for slot in self.changing]
+        values = list(buffers)
+        for places in self._alike(buffers):
+            some = [buffers[place] for place in places]
+            flat = torch.cat([one.reshape(-1) for one in some])
+            for place, one, part in zip(places, some, flat.split([one.numel() for one in some])):
+                values[place] = part.view(one.shape)
+        return tuple(values)
 
     def write(self, values: Values) -> None:
         """Put values back, without counting as a write: no tape takes notice."""
-        if values:
-            torch._foreach_copy_([_of(slot).data for slot in self.changing], list(values))
+        buffers = [_of(slot).data for slot in self.changing]
+        for places in self._alike(buffers):
+            torch._foreach_copy_([buffers[place] for place in places], [values[place] for place in places])
 
     def settle(self, before: Values) -> None:
         """After a step, tell those that it changed from those it did not; ``before`` was read before it."""
         self.changed = [not torch.equal(_of(slot), value) for slot, value in zip(self._all, before)]
         self._still = [(slot, value) for slot, value, one in zip(self._all, before, self.changed) if not one]
-        self.changing = [slot for slot, one in zip(self._all, self.changed) if one]
+        self.only([slot for slot, one in zip(self._all, self.changed) if one])
 
     def only(self, slots: Sequence[Slot]) -> None:
         """Take it as known which of them steps change."""
         self.changing = list(slots)
+        self._groups: list[list[int]] | None = None
+
+    def _alike(self, buffers: Sequence[torch.Tensor]) -> list[list[int]]:
+        """Places of the buffers, those on one device and of one type together."""
+        if self._groups is None:
+            found: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+            for place, one in enumerate(buffers):
+                found.setdefault((one.device, one.dtype), []).append(place)
+            self._groups = list(found.values())
+        return self._groups
 
     def check(self, where: str) -> None:
         """Refuse changes of buffers that did not change at first."""

@@ -44,7 +44,9 @@ class Planner:
         """Note the measured peak of a plan; one that is over the budget is made again at the next call."""
         object.__setattr__(plan, "measured", peak)
         if self.memory is not None and peak > self.memory:
-            self.excess[captured.fingerprint] = self.excess.get(captured.fingerprint, 0) + peak - self.memory
+            excess = self.excess.get(captured.fingerprint, 0)
+            # Twice as much each time at least: a little more might give the same plan, call after call.
+            self.excess[captured.fingerprint] = excess + max(peak - self.memory, excess, int(self.memory * SLACK))
             self.outdated = True
 
     def budget(self, captured: Captured) -> int | None:
@@ -64,7 +66,7 @@ class Planner:
         path = self._path(captured)
         if path is not None and path.exists():
             known = load(path)
-            if isinstance(known, GraphPlan) and _alike(known.graph, captured.graph):
+            if isinstance(known, GraphPlan) and alike(known.graph, captured.graph):
                 return known
         plan = self._solve(captured)
         if path is not None:
@@ -96,7 +98,7 @@ class Planner:
         return self.folder / f"{captured.fingerprint}-{'all' if budget is None else budget}.json.gz"
 
 
-def _alike(mine: Graph, theirs: Graph) -> bool:
+def alike(mine: Graph, theirs: Graph) -> bool:
     """Whether a plan for one graph is one for the other: all but the times, which differ from run to run."""
 
     def facts(graph: Graph) -> list[object]:
