@@ -48,6 +48,30 @@ def test_an_operand_that_is_read_again_is_left_alone() -> None:
     assert not any(" + " in node.op for node in fitted.plan.graph.nodes if not node.backward)
 
 
+def test_a_dropout_of_nothing_copies_nothing() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.0), nn.Tanh(), nn.Linear(4, 2))
+    x = torch.randn(3, 4)
+    fitted = fit(copy.deepcopy(model))
+    for each in (fitted, model):
+        each(x).sum().backward()
+    assert not any("clone" in node.op for node in fitted.plan.graph.nodes)
+    assert all(torch.equal(a.grad, b.grad) for a, b in zip(fitted.parameters(), model.parameters()))
+
+
+def test_a_copy_that_is_seen_outside_stays_a_copy() -> None:
+    x = torch.randn(4, 4, requires_grad=True)
+
+    def copies(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x @ x
+        return x.clone(), y, y.clone(), y.tanh().clone().view(-1)
+
+    results = fit(copies)(x)
+    places = [one.untyped_storage().data_ptr() for one in (x, *results)]
+    assert len(set(places)) == 5
+    assert all(torch.equal(a, b) for a, b in zip(results, copies(x)))
+
+
 def test_batch_norm_by_another_kernel_is_replayed_without_its_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     """The native kernels stand in for cuDNN's, which only a GPU has."""
     aten = torch.ops.aten

@@ -2,7 +2,9 @@
 
 AOTAutograd traces every batch norm into the native one, since cuDNN's changes the running statistics
 without saying so. Where eager mode would have used cuDNN, so does the captured graph: with copies of
-the statistics, which become their new values as those of the native one do.
+the statistics, which become their new values as those of the native one do. A dropout that drops nothing
+is traced into a copy, and eager mode copies nothing: in a graph where nothing is written in place, a copy that
+nobody outside sees is not needed.
 """
 
 from __future__ import annotations
@@ -55,6 +57,28 @@ def as_in_eager_mode(module: fx.GraphModule) -> None:
             pulls = [each for each in _backward_of(node) if tuple(each.args[9]) == (True, True, True)]
             if len(pulls) == len(_backward_of(node)) and _cudnn(node):
                 _to_cudnn(module.graph, node, pulls)
+    _drop_copies(module.graph)
+
+
+def _drop_copies(graph: fx.Graph) -> None:
+    ends = [node for node in graph.nodes if node.op in ("placeholder", "get_attr")]
+    output = next(node for node in graph.nodes if node.op == "output")
+    outside = {key for node in (*ends, *output.all_input_nodes) for key in _storages(node)}
+    for node in list(graph.nodes):
+        if node.target is not aten.clone.default:
+            continue
+        source, own = node.args[0], _storages(node)
+        seen = own | _storages(source)
+        looked_into = any(own & _storages(user) for user in node.users)
+        same = node.meta["val"].stride() == source.meta["val"].stride()
+        if same and not looked_into and not seen & outside:
+            node.replace_all_uses_with(source)
+            graph.erase_node(node)
+
+
+def _storages(node: Any) -> set[int]:
+    values = torch.utils._pytree.tree_leaves(node.meta.get("val"))
+    return {value.untyped_storage()._cdata for value in values if isinstance(value, torch.Tensor)}
 
 
 def _cudnn(node: Any) -> bool:
