@@ -297,7 +297,7 @@ def models(bench):
     for stage in (1, 2):
         channels = 8 * scale * 2**stage
         blocks += [nn.Conv2d(channels // 2, channels, 3, 2, 1), *[Residual(channels) for _ in range(8)]]
-    images = torch.randn(64, 3, 64, 64) if bench.gpu else torch.randn(8, 3, 24, 24)
+    images = torch.randn(256, 3, 64, 64) if bench.gpu else torch.randn(8, 3, 24, 24)
     yield "ResNet-like", nn.Sequential(*blocks), images
     dim, length, depth = (1024, 512, 24) if bench.gpu else (64, 64, 16)
     layers = [nn.TransformerEncoderLayer(dim, 4, 4 * dim, batch_first=True, dropout=0.1) for _ in range(depth)]

@@ -27,6 +27,7 @@ from .schedule import Schedule
 from .staged import Staged
 from .storeall import StoreAll
 from .uneven import Uneven
+from .working import Working
 
 __all__ = [
     "ROW",
@@ -54,6 +55,7 @@ __all__ = [
     "Tier",
     "Turn",
     "Uneven",
+    "Working",
     "check",
     "decode",
     "encode",

@@ -41,6 +41,13 @@ def onto_grid(state: Sequence[float], tape: Sequence[float], memory: float, unit
     return Grid(whole * parts // scale, tuple(counts[:steps]), tuple(counts[steps:]))
 
 
+def even_grid(state: Sequence[float], tape: Sequence[float], memory: float, units: int) -> tuple[Grid, Fraction]:
+    """The sizes rounded up to parts of the memory, exact where it is a whole number of at most ``units``; the unit."""
+    unit = Fraction(1) if memory <= units and memory == int(memory) else Fraction(memory) / units
+    counts = [[-(-Fraction(size) // unit) for size in sizes] for sizes in (state, tape)]
+    return Grid(int(Fraction(memory) / unit), tuple(counts[0]), tuple(counts[1])), unit
+
+
 def feasible(grid: Grid) -> bool:
     """Whether any plan fits: one that tapes some steps, and from there on keeps one state or none."""
     taped = 0

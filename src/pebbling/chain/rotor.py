@@ -5,7 +5,8 @@ chains: how to train deep neural networks with limited memory" (Rotor, 2019). Wi
 the forward steps, f those of one, b of its reversal, x and y the sizes of its state and its tape,
 steps s … t take
 C(s, t, m) = min( f_s + C(s+1, t, m - y_s) + b_s, min over j of F_{s…j-1} + C(j, t, m - x_s) + C(s, j-1, m) ),
-and a single step f_s + b_s with any memory: the working state and one working tape are free.
+and a single step f_s + b_s with any memory: the working state and one working tape are free. Where steps need
+room while they run (``working``), each of these takes a least m, and is infinitely dear below it.
 Optimal among the plans that keep a state until the steps after it are reversed; plans that drop
 it earlier for another can be a little cheaper where sizes differ a lot, and are not looked for.
 Takes O(steps³ · memory).
@@ -23,15 +24,16 @@ import numpy as np
 from .choices import Choices, Solution, affordable
 from .compiled import faster
 from .grid import Grid
+from .working import Gates, open_gates
 
 _WORTH = 4e9  # steps³ · memory from which on compiling takes less time than it saves
 _ROWS = 8  # how many ends of spans to take together, so that rows are found in the cache
 
 
-def solve(forward: Sequence[float], backward: Sequence[float], grid: Grid) -> Solution:
-    """The cheapest plan, its value the time of all steps."""
+def solve(forward: Sequence[float], backward: Sequence[float], grid: Grid, gates: Gates | None = None) -> Solution:
+    """The cheapest plan, its value the time of all steps; infinite if there is none."""
     steps, room = len(forward), grid.memory
-    if sum(grid.tape[:-1]) <= room:
+    if gates is None and sum(grid.tape[:-1]) <= room:
         choices = {(0, steps, room): 1 - steps} if steps > 1 else {}
         return Solution(*grid, choices, sum(forward) + sum(backward))
     affordable(steps * (steps + 1) * (room + 1) * 8, f"{steps} steps and {room} units of memory")
@@ -39,11 +41,13 @@ def solve(forward: Sequence[float], backward: Sequence[float], grid: Grid) -> So
     state, tape = (np.array([min(size, room + 1) for size in sizes]) for sizes in (grid.state, grid.tape))
     table = np.empty((steps, steps + 1, room + 1))
     fill = faster(_fill_loop, _fill, steps**3 * room, _WORTH)
-    fill(prefix, reversal, state, tape, table)
-    return Solution(*grid, _choices(prefix, reversal, grid, table), float(table[0, steps, room]))
+    gates = gates or open_gates(steps)
+    fill(prefix, reversal, state, tape, *gates, table)
+    value = float(table[0, steps, room])
+    return Solution(*grid, _choices(prefix, reversal, grid, gates, table) if value < np.inf else {}, value)
 
 
-def _choices(prefix: np.ndarray, reversal: np.ndarray, grid: Grid, table: np.ndarray) -> Choices:
+def _choices(prefix: np.ndarray, reversal: np.ndarray, grid: Grid, gates: Gates, table: np.ndarray) -> Choices:
     """The choices of the spans that the plan consists of, found again from the values around them."""
 
     def advance(start: int, stop: int, room: int) -> int:
@@ -52,8 +56,10 @@ def _choices(prefix: np.ndarray, reversal: np.ndarray, grid: Grid, table: np.nda
         if state > room:
             return 0
         split = table[stop - 1, start + 1 : stop, room - state] + table[start, start + 1 : stop, room]
+        split = np.where(gates.ahead[start, start + 1 : stop] + gates.behind[stop - 1] > room, np.inf, split)
         best = int(np.argmin(split))
-        taped = table[start + 1, stop, room - tape] + reversal[start] if tape <= room else np.inf
+        needed = max(tape, gates.record[start] + gates.behind[stop - 1], gates.back[start])
+        taped = table[start + 1, stop, room - tape] + reversal[start] if needed <= room else np.inf
         return 0 if taped <= split[best] - prefix[start] else best + 1
 
     choices: Choices = {}
@@ -73,27 +79,50 @@ def _choices(prefix: np.ndarray, reversal: np.ndarray, grid: Grid, table: np.nda
     return choices
 
 
-def _fill(prefix: np.ndarray, reversal: np.ndarray, state: np.ndarray, tape: np.ndarray, table: np.ndarray) -> None:
+def _fill(
+    prefix: np.ndarray,
+    reversal: np.ndarray,
+    state: np.ndarray,
+    tape: np.ndarray,
+    ahead: np.ndarray,
+    behind: np.ndarray,
+    record: np.ndarray,
+    back: np.ndarray,
+    turn: np.ndarray,
+    table: np.ndarray,
+) -> None:
     """The table, span by span, for every memory and split at a time."""
     steps, _, room = table.shape
-    work = np.empty((steps, room))
+    work, rooms, gated = np.empty((steps, room)), np.arange(room), bool(ahead.any())
     sizes = list(zip(state.tolist(), tape.tolist(), strict=True))
     for last in range(steps):
-        table[last, last : last + 2] = prefix[last + 1] + reversal[last]
+        table[last, last : last + 2] = np.where(rooms < turn[last], np.inf, prefix[last + 1] + reversal[last])
         for start in range(last - 1, -1, -1):
             kept, taped = sizes[start]
             row, splits = table[start, last + 1], work[: last - start, kept:]
             row[:kept] = np.inf
             np.add(table[last, start + 1 : last + 1, : room - kept], table[start, start + 1 : last + 1, kept:], splits)
+            if gated:
+                splits[rooms[kept:] < (ahead[start, start + 1 : last + 1] + behind[last])[:, None]] = np.inf
             np.minimum.reduce(splits, axis=0, out=row[kept:])
             row[kept:] -= prefix[start]
-            tapings = table[start + 1, last + 1, : room - taped] + reversal[start]
-            np.minimum(row[taped:], tapings, out=row[taped:])
+            least = min(max(taped, record[start] + behind[last], back[start]), room)
+            tapings = table[start + 1, last + 1, least - taped : room - taped] + reversal[start]
+            np.minimum(row[least:], tapings, out=row[least:])
             table[last, start] = row
 
 
 def _fill_loop(
-    prefix: np.ndarray, reversal: np.ndarray, state: np.ndarray, tape: np.ndarray, table: np.ndarray
+    prefix: np.ndarray,
+    reversal: np.ndarray,
+    state: np.ndarray,
+    tape: np.ndarray,
+    ahead: np.ndarray,
+    behind: np.ndarray,
+    record: np.ndarray,
+    back: np.ndarray,
+    turn: np.ndarray,
+    table: np.ndarray,
 ) -> None:
     """The same, number by number."""
     steps, _, room = table.shape
@@ -104,15 +133,15 @@ def _fill_loop(
             for last in range(max(first, start), beyond):
                 row, copy = table[start, last + 1], table[last, start]
                 for m in range(room):
-                    row[m] = np.inf if start < last else prefix[last + 1] + reversal[last]
+                    row[m] = np.inf if start < last or m < turn[last] else prefix[last + 1] + reversal[last]
                 for j in range(start + 1, last + 1):
                     right, left, best = table[last, j], table[start, j, kept:], row[kept:]
-                    for m in range(room - kept):
+                    for m in range(max(0, ahead[start, j] + behind[last] - kept), room - kept):
                         best[m] = min(best[m], right[m] + left[m])
                 if start < last:
                     for m in range(kept, room):
                         row[m] -= prefix[start]
-                    for m in range(taped, room):
+                    for m in range(max(taped, record[start] + behind[last], back[start]), room):
                         row[m] = min(row[m], table[start + 1, last + 1, m - taped] + reversal[start])
                 for m in range(room):
                     copy[m] = row[m]

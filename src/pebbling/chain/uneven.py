@@ -9,6 +9,7 @@ takes time quadratic and cubic in the number of steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,11 +21,12 @@ from . import rotor, uneven_cost
 from .actions import Advance, Free, Record, Restore, Reverse, Store
 from .choices import Solution
 from .cost import Model, Room
-from .grid import feasible, onto_grid, smallest, summable
+from .grid import even_grid, feasible, onto_grid, smallest, summable
 from .revolve import FIRST, FRESH, KEPT, leaf
 from .schedule import Schedule
 from .spans import Each, Item, Span, Sub
 from .validate import amount, amounts, whole
+from .working import Working, gates_of, least_memory
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Uneven(Schedule):
 
     ``forward[i]`` and ``backward[i]`` are the times of step i and of its reversal (0 if not given),
     ``state[i]`` is the size of the state before it and ``tape[i]`` that of its tape, in the unit of
-    ``memory``. The working state and the tape that is being reversed are not counted.
+    ``memory``. The working state and the tape that is being reversed are not counted, unless ``working``
+    says what steps take while they run.
 
     Memory is planned on a grid of at most ``units`` units. Whole numbers are used as they are while
     ``memory``, divided by what all sizes have in common, is no larger than that; else sizes are
@@ -53,6 +56,7 @@ class Uneven(Schedule):
     slots: int | None = field(default=None, kw_only=True)
     memory: float | None = field(default=None, kw_only=True)
     units: int | None = field(default=None, kw_only=True)
+    working: Working | None = field(default=None, kw_only=True)
     steps: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -70,7 +74,7 @@ class Uneven(Schedule):
 
     def _with_slots(self) -> None:
         self._set("slots", whole(self.slots, "slots", 1))
-        for name in ("state", "tape", "units"):
+        for name in ("state", "tape", "units", "working"):
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} says nothing where slots are counted: leave it out, or give memory=")
 
@@ -82,8 +86,10 @@ class Uneven(Schedule):
         self._set("memory", amount(self.memory, "memory"))
         if self.units is not None:
             self._set("units", whole(self.units, "units", 1))
-        if not feasible(onto_grid(*self._sizes)):
-            least = smallest(*self._sizes)
+        if self.working is not None:
+            self._set("working", Working(*[amounts(sizes, "working", self.steps) for sizes in self.working]))
+        if not self._feasible:
+            least = self._smallest
             raise BudgetError(
                 f"no plan for these {self.steps} steps fits in memory={self.memory!r}: the smallest that works is "
                 f"{least!r}",
@@ -92,6 +98,23 @@ class Uneven(Schedule):
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+    @property
+    def _feasible(self) -> bool:
+        if self.working is None or not self.steps:
+            return feasible(onto_grid(*self._sizes))
+        return self._solution.value < math.inf
+
+    @property
+    def _smallest(self) -> float:
+        """A memory that works; beside ``working``, the least one but for what the grid takes."""
+        if self.working is None:
+            return smallest(*self._sizes)
+        state, tape, _, _ = self._sizes
+        least = least_memory(state, tape, self.working)
+        while self._solved(least).value == math.inf:
+            least *= 1 + 1 / 512
+        return least
 
     @property
     def _sizes(self) -> Any:
@@ -116,7 +139,15 @@ class Uneven(Schedule):
         """What the dynamic programme chose."""
         if self.slots is not None:
             return uneven_cost.solve(self.forward, self.slots)
-        return rotor.solve(self.forward, self._backward, onto_grid(*self._sizes))
+        return self._solved(self.memory)
+
+    def _solved(self, memory: Any) -> Solution:
+        state, tape, _, units = self._sizes
+        if self.working is None or not self.steps:
+            return rotor.solve(self.forward, self._backward, onto_grid(state, tape, memory, units))
+        # So many that all sizes rounded up to one unit each, some memory is enough.
+        grid, unit = even_grid(state, tape, memory, max(units, 4 * self.steps + 4))
+        return rotor.solve(self.forward, self._backward, grid, gates_of(state, tape, self.working, unit))
 
     @property
     def root(self) -> Span:

@@ -1,11 +1,11 @@
 """The fastest schedule of a chain of modules whose true peak is within a budget.
 
-Rotor's dynamic programme (``pebbling.Uneven``) counts the states and tapes that a schedule keeps, and not what
-runs at the moment, which differs from module to module. So it is given a memory to plan with, the peak of its
-plan is found by going through the actions with everything that is alive, and the memory is searched for that
-makes the plan's true peak come as near to the budget as it can. Optimal among Rotor's plans for each such
-memory; plans that use what a small module leaves free beyond that are not looked for. Equal segments, each taped
-whole, are tried as well, and taken where they are faster.
+Rotor's dynamic programme (``pebbling.Uneven``) counts the states and tapes that a schedule keeps, and what modules
+take while they run, but not that a tensor may belong to two of them. So it is given a memory to plan with, the peak of
+its plan is found by going through the actions with everything that is alive, and the memory is searched for that
+makes the plan's true peak come as near to the budget as it can; once with what runs counted and once without, which
+shares less and has more to give where modules are alike. Optimal among Rotor's plans for each such memory. Equal
+segments, each taped whole, are tried as well, and taken where they are faster.
 """
 
 from __future__ import annotations
@@ -15,12 +15,27 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ..chain import Advance, EndForward, Free, Periodic, Record, Reverse, Schedule, Store, StoreAll, Turn, Uneven
+from ..chain import (
+    Advance,
+    EndForward,
+    Free,
+    Periodic,
+    Record,
+    Reverse,
+    Schedule,
+    Store,
+    StoreAll,
+    Turn,
+    Uneven,
+    Working,
+)
 from ..errors import BudgetError
 from ..units import format_bytes
 from .costs import Costs
 
 _TRIES = 12
+_AROUND = range(94, 108, 2)
+"""Per cent of the budget to plan with where what runs is counted."""
 _LOSS = 4
 _SEGMENTS = 64
 _UNITS, _FINE = 500, 2000
@@ -51,19 +66,20 @@ def fit(costs: Costs, budget: int, bookkeeping: int) -> Fit:
     low, high = 0, max(budget, 1)
     for _ in range(_TRIES):
         middle = (low + high) // 2
-        found = _planned(costs, middle, bookkeeping)
-        if found is not None and found.peak <= budget:
-            best = found if best is None or found.time <= best.time else best
-            low = middle
-        elif found is None:
-            low = middle
-        else:
+        found = _planned(costs, middle, None, bookkeeping)
+        if found is not None and found.peak > budget:
             high = middle
+            continue
+        low = middle
+        best = _faster(best, found)
+    working = _working(costs, bookkeeping)
+    for percent in _AROUND:
+        found = _planned(costs, budget * percent // 100, working, bookkeeping)
+        best = _faster(best, found if found is not None and found.peak <= budget else None)
     for segments in range(2, min(steps, _SEGMENTS) + 1):
         # Gradients of parameters grow as the way back goes on, which no constant memory plans for.
         found = expect(costs, Periodic(steps, segments), bookkeeping)
-        if found.peak <= budget and (best is None or found.time < best.time):
-            best = found
+        best = _faster(best, found if found.peak <= budget else None)
     if best is None and least.peak <= budget:
         best = least
     if best is None:
@@ -73,6 +89,10 @@ def fit(costs: Costs, budget: int, bookkeeping: int) -> Fit:
             minimum=least.peak,
         )
     return best._replace(bound=_bound(costs, budget))
+
+
+def _faster(one: Fit | None, two: Fit | None) -> Fit | None:
+    return two if one is None or (two is not None and two.time < one.time) else one
 
 
 def smallest(costs: Costs, bookkeeping: int) -> Fit:
@@ -89,9 +109,9 @@ def expect(costs: Costs, schedule: Schedule, bookkeeping: int) -> Fit:
     return Fit(schedule, machine.peak, machine.time, sum([one.forward + one.backward for one in costs.modules]))
 
 
-def _planned(costs: Costs, memory: int, bookkeeping: int) -> Fit | None:
+def _planned(costs: Costs, memory: int, working: Working | None, bookkeeping: int) -> Fit | None:
     try:
-        return expect(costs, _rotor(costs, memory, 1, _UNITS), bookkeeping)
+        return expect(costs, _rotor(costs, memory, 1, _UNITS, working), bookkeeping)
     except BudgetError:
         return None
 
@@ -102,22 +122,47 @@ def _bound(costs: Costs, budget: int) -> float:
     return float(_rotor(costs, budget // unit, unit, budget // unit).cost.time)
 
 
-def _rotor(costs: Costs, memory: int, unit: int, units: int) -> Uneven:
+def _rotor(costs: Costs, memory: int, unit: int, units: int, working: Working | None = None) -> Uneven:
     """The fastest plan for states and tapes in units of so many bytes."""
+    state, tape = _sizes(costs)
+    return Uneven(
+        [module.forward for module in costs.modules],
+        [module.backward for module in costs.modules],
+        state=[size // unit for size in state],
+        tape=[size // unit for size in tape],
+        memory=memory,
+        units=units,
+        working=working,
+    )
+
+
+def _sizes(costs: Costs) -> tuple[list[int], list[int]]:
     modules = costs.modules
     # A tensor between two modules belongs to the tape of the first if either saves it; the input is the caller's.
     shared = [one.output if one.saves_output or two.saves_input else 0 for one, two in pairwise(modules)] + [
         modules[-1].output if modules[-1].saves_output else 0
     ]
     state = [0, *[module.output for module in modules[:-1]]]
-    tape = [module.inside + one for module, one in zip(modules, shared)]
-    return Uneven(
-        [module.forward for module in modules],
-        [module.backward for module in modules],
-        state=[size // unit for size in state],
-        tape=[size // unit for size in tape],
-        memory=memory,
-        units=units,
+    return state, [module.inside + one for module, one in zip(modules, shared)]
+
+
+def _working(costs: Costs, bookkeeping: int) -> Working:
+    """What modules take while they run, as ``Machine`` counts it."""
+    modules, (state, tape) = costs.modules, _sizes(costs)
+    last = modules[-1]
+    after = [max([one.output for one in modules[place + 1 :]], default=0) for place in range(len(modules))]
+    turn, back = [], []
+    for place, one in enumerate(modules):
+        turn.append(state[place] + one.extra_turn + one.cotangents + one.gradients)
+        output = 0 if tape[place] > one.inside else one.output
+        back.append(state[place] + output + one.extra_back + one.cotangents + after[place] + one.gradients)
+    loss = state[-1] + (1 + _LOSS) * last.output
+    turn[-1], back[-1] = max(turn[-1], loss + last.inside), max(back[-1], loss)
+    return Working(
+        ahead=[one.output + one.extra_forward + bookkeeping for one in modules],
+        turn=[one + bookkeeping for one in turn],
+        back=[one + bookkeeping for one in back],
+        left=[one.gradients for one in modules],
     )
 
 
