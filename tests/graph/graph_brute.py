@@ -10,16 +10,16 @@ import numpy as np
 from pebbling.graph import Graph, Node, Storage
 
 
-def least_time(graph: Graph, budget: float) -> float:
+def least_time(graph: Graph, budget: float, host: float = 0, transfer: float = 1.0) -> float:
     """Least time of any plan within a budget, by Dijkstra's algorithm over all states; infinite if there is none.
 
-    A state is what has run and what is there. Shares nothing with the solvers but the rules.
+    A state is what has run, what is here and what is on the host. Shares nothing with the solvers but the rules.
     """
     size = {storage.name: storage.bytes for node in graph.nodes for storage in node.makes}
     held = frozenset(storage.name for storage in graph.inputs)
     outputs = frozenset(graph.outputs) - held
     forward_outputs = frozenset(o for o in outputs if not graph.maker[o].backward)
-    start = frozenset(), frozenset()
+    start = frozenset(), frozenset(), frozenset()
     times = {start: 0.0}
     heap = [(0.0, 0, start)]
     count = 0
@@ -27,11 +27,17 @@ def least_time(graph: Graph, budget: float) -> float:
         time, _, state = heapq.heappop(heap)
         if time > times[state]:
             continue
-        ran, there = state
-        if len(ran) == len(graph.nodes):
+        ran, there, away = state
+        if len(ran) == len(graph.nodes) and not away:
             return time
-        taken = sum(size[name] for name in there)
-        following = [(time, (ran, there - {name})) for name in there - outputs]
+        taken, parked = sum(size[name] for name in there), sum(size[name] for name in away)
+        following = [(time, (ran, there - {name}, away)) for name in there - outputs]
+        for name in there - outputs:
+            if 0 < size[name] <= host - parked:
+                following.append((time + size[name] / transfer, (ran, there - {name}, away | {name})))
+        for name in away:
+            if taken + size[name] <= budget:
+                following.append((time + size[name] / transfer, (ran, there | {name}, away - {name})))
         for node in graph.nodes:
             if node.name in ran and (node.backward or not node.replayable):
                 continue
@@ -40,8 +46,8 @@ def least_time(graph: Graph, budget: float) -> float:
             if node.backward and not forward_outputs <= there:
                 continue
             if taken + node.bytes + node.workspace <= budget:
-                made = {storage.name for storage in node.makes}
-                following.append((time + node.time, (ran | {node.name}, there | made)))
+                made = {storage.name for storage in node.makes} - away
+                following.append((time + node.time, (ran | {node.name}, there | made, away)))
         for price, successor in following:
             if price < times.get(successor, float("inf")):
                 times[successor] = price

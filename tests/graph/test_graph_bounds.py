@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from graph_brute import least_time, random_graph
@@ -11,10 +13,11 @@ from hypothesis import strategies as st
 from pebbling.graph import highs
 from pebbling.graph.board import Board
 from pebbling.graph.exact import exact
+from pebbling.graph.host import Host, with_host
 from pebbling.graph.indexed import index
 from pebbling.graph.programme import programme
 from pebbling.graph.relations import relate, smallest_peak
-from pebbling.graph.tighten import tighten
+from pebbling.graph.tighten import prove, tighten
 
 
 def chains(relations, backward):
@@ -70,6 +73,21 @@ def test_any_multipliers_give_a_bound(seed):
             assert problem.bound(draw.normal(size=len(problem.limit))) <= least + 1e-7
 
 
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 10**6), host=st.integers(0, 8))
+def test_leaving_small_terms_out_never_lifts_the_least_price(seed, host):
+    """With terms of up to a fifth taken for small, and those of storages on the host, which count backwards."""
+    graph = with_host(index(random_graph(seed)), Host(host, 2.0))
+    relations = relate(graph)
+    budget = max(smallest_peak(graph, relations), 1)
+    for point in np.flatnonzero(graph.backward):
+        problem = programme(graph, relations, (int(point),), budget)
+        coarse = replace(problem, small=0.2).coarse()
+        exactly, roughly = highs.relaxed(problem, 10.0, 0), highs.relaxed(coarse, 10.0, 0)
+        assert exactly.infeasible or roughly.bound <= exactly.bound + 1e-7
+        assert len(coarse.coefficient) <= len(problem.coefficient)
+
+
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 10**6))
 def test_no_plan_is_below_the_smallest_peak(seed):
@@ -99,6 +117,8 @@ def test_rounds_raise_the_bound_towards_the_optimum(seed):
     indexed = index(graph)
     for budget in list(budgets(graph)[1])[:4]:
         best = least_time(graph, budget)
-        for bound, suggest in tighten(Board(indexed, budget, compile=False), relate(indexed), 5, 10.0, 0):
+        rounds = list(tighten(Board(indexed, budget, compile=False), relate(indexed), 5, 10.0, 0))
+        for bound in [*(each.bound for each in rounds), *prove(rounds, lambda: 10.0, 0)]:
             assert bound <= best + 1e-6 * max(graph.time, 1.0) or bound == best == np.inf
-            assert len(suggest(np.arange(len(graph))).keep) == indexed.events
+        for each in rounds:
+            assert len(each.suggest(np.arange(len(graph))).keep) == indexed.events

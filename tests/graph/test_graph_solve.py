@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pebbling as pb
-from pebbling import BudgetError
+from pebbling import BudgetError, ScheduleError
 from pebbling.graph import Graph, Node, Storage, check, load, simulate, smallest, solve
 from pebbling.graph.blocks import chain, reversals
 from pebbling.graph.board import Board
@@ -68,7 +69,7 @@ def test_a_chain_takes_no_more_than_revolve(steps):
     graph = training_chain(steps)
     for slots in (2, 4, 9):
         if slots < steps:
-            plan = solve(graph, 1 + 10 * (slots + 2), time_limit=10)
+            plan = solve(graph, 1 + 10 * (slots + 2), time_limit=3)
             assert round(plan.overhead * graph.time) <= pb.Revolve(steps + 1, slots).cost.advances - steps
             check(plan)
 
@@ -78,6 +79,43 @@ def test_less_memory_never_means_less_time():
     times = [solve(graph, budget, time_limit=5).time for budget in range(41, 91, 10)]
     assert times == sorted(times, reverse=True)
     assert times[-1] == graph.time
+
+
+def ascending(graph, count=10):
+    """Budgets from the smallest that works to the peak."""
+    least, peak = smallest(graph), solve(graph, None).peak
+    return sorted({int(least + (peak - least) * i / (count - 1)) for i in range(count)})
+
+
+@pytest.mark.parametrize("name", ["unet", "mlp64", "gpt12"])
+def test_more_memory_never_costs_a_captured_model_time(name):
+    graph = load(GRAPHS / f"{name}.json.gz")
+    overheads = [solve(graph, budget, time_limit=2).overhead for budget in ascending(graph)]
+    assert overheads == sorted(overheads, reverse=True)
+    assert overheads[-1] == 0
+
+
+@settings(deadline=None, max_examples=8)
+@given(seed=st.integers(0, 10**6), shape=st.sampled_from([(8, 7), (16, 14), (25, 20)]))
+def test_a_plan_for_less_memory_as_the_start_is_never_made_slower(seed, shape):
+    graph = random_graph(seed, *shape)
+    plan = None
+    for budget in ascending(graph):
+        following = solve(graph, budget, time_limit=0.05, start=plan)
+        assert check(following).peak <= budget
+        if plan is not None:
+            assert following.overhead <= plan.overhead
+        plan = following
+    assert plan.overhead == 0
+
+
+def test_a_start_that_does_not_fit_is_refused():
+    graph = training_chain(7)
+    plan = solve(graph, 91)
+    with pytest.raises(ScheduleError, match="would be taken of 61"):
+        solve(graph, 61, start=replace(plan, memory=61))
+    with pytest.raises(ValueError, match="another graph"):
+        solve(training_chain(6), 81, start=plan)
 
 
 @pytest.mark.parametrize("name", ["unet", "mlp64", "gpt12"])

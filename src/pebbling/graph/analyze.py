@@ -72,7 +72,7 @@ class Analysis:
         if budget >= self.order_peak or not highs.available():
             return 0.0
         graph = index(self.graph)
-        bounds = [time for time, _ in tighten(Board(graph, budget), relate(graph), 6, time_limit, 0)]
+        bounds = [each.bound for each in tighten(Board(graph, budget), relate(graph), 6, time_limit, 0)]
         return max([0.0, *((time - self.graph.time) / (self.graph.time or 1.0) for time in bounds)])
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ def analyze(graph: Graph) -> Analysis:
     line = board.everything()
     sequence, taken = board.curve(line)
     worst = int(np.argmax(taken)) if len(taken) else 0
-    board.loops.weigh(indexed.arrays, line.order, len(sequence), worst, board.work)
+    board.loops.weigh(indexed.arrays, line.choices, len(sequence), worst, board.work)
     there = _there(indexed, board, worst)
     order, order_peak = best_order(indexed, board)
     relations = relate(indexed)
@@ -141,7 +141,7 @@ def _there(graph: Indexed, board: Board, worst: int) -> set[int]:
     """Storages that are there during a run of the given order, of which ``weigh`` has just marked the live ones."""
     if not len(graph.time):
         return set()
-    found = {int(s) for s in np.flatnonzero(board.work[4])} | set(graph.makes_of(worst).tolist())
+    found = {int(s) for s in np.flatnonzero(board.work.live)} | set(graph.makes_of(worst).tolist())
     return found | {s for s in range(len(graph.size)) if graph.fixed[s] and graph.maker[s] < worst}
 
 

@@ -8,22 +8,35 @@ import numpy as np
 
 from .compiled import loops
 from .indexed import Flags, Indexed, Ints
-from .plan import Compute, Free, Step
-from .unfold import room
+from .plan import Compute, Fetch, Free, Offload, Step
+from .unfold import Choices, room
 
 
 @dataclass(eq=False)
 class Line:
-    """What to keep from each event on, and from where on to hold replays, for one order; see ``unfold``."""
+    """What to keep from each event on, how the rest comes back and from where on it stays; see ``unfold``."""
 
     order: Ints
     keep: Flags
     hold: Ints
+    sent: Flags
     time: float = np.inf
 
     def copy(self) -> Line:
         """Another one like it."""
-        return Line(self.order, self.keep.copy(), self.hold.copy(), self.time)
+        return Line(self.order, self.keep.copy(), self.hold.copy(), self.sent.copy(), self.time)
+
+    def same(self, other: Line) -> bool:
+        """Whether both decide alike."""
+        mine, theirs = (self.order, self.keep, self.hold, self.sent), (other.order, other.keep, other.hold, other.sent)
+        return all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+    @property
+    def choices(self) -> Choices:
+        """What the compiled loops take, and change in place."""
+        rank = np.empty_like(self.order)
+        rank[self.order] = np.arange(len(self.order))
+        return Choices(self.order, rank, self.keep, self.hold, self.sent)
 
 
 class Board:
@@ -32,28 +45,31 @@ class Board:
     def __init__(self, graph: Indexed, budget: int, seed: int = 0, compile: bool = True) -> None:
         self.graph, self.budget = graph, budget
         self.loops = loops(compile)
-        self.work = room(graph.arrays, len(graph.time))
+        self.work = room(graph.arrays)
         self.chances = np.random.default_rng(seed).random(100_003)
 
     def everything(self, order: Ints | None = None) -> Line:
         """The plan that keeps everything until its last use."""
         if order is None:
             order = np.arange(len(self.graph.time))
-        return Line(order, np.ones(self.graph.events, np.bool_), np.zeros(self.graph.events, np.int64))
+        events = self.graph.events
+        return Line(order, np.ones(events, np.bool_), np.zeros(events, np.int64), np.zeros(events, np.bool_))
 
     def measure(self, line: Line) -> tuple[int, float]:
         """Peak and time of a plan; an infinite time if its runs are too many to list."""
         length = self._unfold(line)
         if length < 0:
             return -1, np.inf
-        peak, _, line.time = self.loops.weigh(self.graph.arrays, line.order, length, -1, self.work)
+        peak, _, line.time = self.loops.weigh(self.graph.arrays, line.choices, length, -1, self.work)
         return int(peak), float(line.time)
 
     def curve(self, line: Line) -> tuple[Ints, Ints]:
-        """Nodes in the order in which they run, and the bytes during each run."""
+        """Nodes in the order in which they run, and the bytes during each run; fetches are left out."""
         length = self._unfold(line)
-        self.loops.weigh(self.graph.arrays, line.order, length, -1, self.work)
-        return self.work[0][:length].copy(), self.work[5][:length].copy()
+        self.loops.weigh(self.graph.arrays, line.choices, length, -1, self.work)
+        sequence, taken = self.work.sequence[:length], self.work.taken[:length]
+        runs = sequence < len(line.order)
+        return sequence[runs], taken[runs]
 
     def relieve(self, line: Line) -> float:
         """Free until the budget holds; the time, infinite if it can't be held this way."""
@@ -62,14 +78,15 @@ class Board:
             np.zeros(self.graph.events, np.bool_),
             np.zeros(1, np.int64),
         )
-        limit = 4 * self.graph.events
-        state = self._state(line)
-        line.time = float(self.loops.relieve(*state, self.budget, weight, spared, spent, limit, self.work))
+        arrays, plan, limit = self.graph.arrays, line.choices, 4 * self.graph.events
+        if line.sent.any():
+            self.loops.unload(arrays, plan, self.work)
+        line.time = float(self.loops.relieve(arrays, plan, self.budget, weight, spared, spent, limit, self.work))
         return line.time
 
     def shrink(self, line: Line, floor: int, limit: int) -> int:
         """Free as long as it lowers the peak; the peak. ``limit`` counts the runs listed on the way."""
-        return int(self.loops.shrink(*self._state(line), floor, limit, self.work))
+        return int(self.loops.shrink(self.graph.arrays, line.choices, floor, limit, self.work))
 
     def restore(self, line: Line) -> float:
         """Keep again what fits, the most expensive to make again for its bytes first."""
@@ -78,54 +95,50 @@ class Board:
         worth = graph.time[graph.maker[storage]] / np.maximum(graph.size[storage], 1)
         turns = np.flatnonzero(~line.keep | (line.hold > 0))
         turns = turns[np.argsort(-worth[turns], kind="stable")]
-        line.time = float(self.loops.restore(*self._state(line), self.budget, line.time, turns, self.work))
+        line.time = float(self.loops.restore(graph.arrays, line.choices, self.budget, line.time, turns, self.work))
         return line.time
 
     def improve(self, line: Line, limit: int, heat: float = 0.0) -> float:
         """Local search from a plan within the budget, until so many runs are listed."""
         chances = np.roll(self.chances, int(line.time * 1e9) % len(self.chances))
-        state = self._state(line)
-        line.time = float(self.loops.improve(*state, self.budget, line.time, limit, chances, heat, self.work))
+        arrays, plan = self.graph.arrays, line.choices
+        line.time = float(self.loops.improve(arrays, plan, self.budget, line.time, limit, chances, heat, self.work))
         return line.time
 
     def steps(self, line: Line) -> list[Step]:
-        """Runs, with what is no longer needed freed after each."""
+        """Runs and fetches, with what is no longer needed freed after each, or offloaded if it is fetched again."""
         graph = self.graph
         length = self._unfold(line)
         if length < 0:
             raise ValueError("the plan has too many runs to list")
-        sequence = self.work[0][:length].tolist()
+        sequence = self.work.sequence[:length].tolist()
         names = [node.name for node in graph.graph.nodes]
-        made = [graph.makes_of(node).tolist() for node in range(len(names))]
-        read = [graph.reads_of(node).tolist() for node in range(len(names))]
+        count, storages = len(names), range(len(graph.names))
+        made = [graph.makes_of(node).tolist() for node in range(count)] + [[storage] for storage in storages]
+        read = [graph.reads_of(node).tolist() for node in range(count)] + [[] for _ in storages]
         fixed = graph.fixed.tolist()
-        dies: list[list[int]] = [[] for _ in sequence]
+        dies: list[dict[int, bool]] = [{} for _ in sequence]
         live: set[int] = set()
+        away: set[int] = set()
         for at in reversed(range(length)):
             node = sequence[at]
-            dies[at] = [s for s in (*made[node], *read[node]) if not fixed[s] and s not in live]
+            dies[at] = {s: s in away for s in (*made[node], *read[node]) if not fixed[s] and s not in live}
             live.difference_update(made[node])
             live.update(read[node])
+            away.difference_update(made[node], read[node])
+            if node >= count:
+                away.add(node - count)
         steps: list[Step] = []
         there: set[int] = set()
         for at, node in enumerate(sequence):
             # What is there and is not read before it is made again was freed at its last use.
-            steps.append(Compute(names[node]))
+            steps.append(Compute(names[node]) if node < count else Fetch(graph.names[node - count]))
             there.update(made[node])
-            for storage in dict.fromkeys(dies[at]):
+            for storage, leaves in dies[at].items():
                 if storage in there:
                     there.remove(storage)
-                    steps.append(Free(graph.names[storage]))
+                    steps.append(Offload(graph.names[storage]) if leaves else Free(graph.names[storage]))
         return steps
 
-    def _state(self, line: Line) -> tuple[object, ...]:
-        return self.graph.arrays, line.order, _rank(line.order), line.keep, line.hold
-
     def _unfold(self, line: Line) -> int:
-        return int(self.loops.unfold(*self._state(line), -1, self.work))
-
-
-def _rank(order: Ints) -> Ints:
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return rank
+        return int(self.loops.unfold(self.graph.arrays, line.choices, -1, self.work))

@@ -10,10 +10,11 @@ It knows nothing of how the plan was found. Every step is held against these rul
 5.  what is freed or offloaded is there, is not the caller's, and is no output;
 6.  what is fetched is on the host and not here;
 7.  at the end the outputs are there and nothing else is, here or on the host;
-8.  no more than the budget is ever taken.
+8.  no more than the budget is ever taken, here and on the host.
 
-The caller's storages take nothing. Time is that of the runs; with ``transfer``, in bytes per second,
-that of the copies to and from the host as well.
+The caller's storages take nothing. Steps come one after the other: time is that of the runs and, with
+``transfer`` in bytes per second, of the copies to and from the host, during which nothing else runs.
+What is offloaded takes its bytes here until the copy is done, and what is fetched from its beginning on.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from .plan import Compute, Fetch, Free, GraphPlan, Offload, Step
 
 @dataclass(frozen=True)
 class GraphCost:
-    """What the machine counted: bytes at the worst moment, time, and that share of it which is replay."""
+    """What the machine counted: bytes at the worst moment, time, and that share of it which is replays and copies."""
 
     peak: int
     time: float
@@ -39,6 +40,7 @@ class GraphCost:
     runs: int
     curve: tuple[int, ...]
     """Bytes taken during each step."""
+    host_peak: int = 0
 
     @property
     def worst(self) -> int:
@@ -46,9 +48,13 @@ class GraphCost:
         return self.curve.index(self.peak) if self.curve else 0
 
 
-def check(plan: GraphPlan, transfer: float | None = None) -> GraphCost:
+def check(plan: GraphPlan) -> GraphCost:
     """Run a plan on the abstract machine; its cost as counted, or a ``ScheduleError``."""
-    cost = simulate(plan.graph, plan.steps, plan.memory, transfer)
+    cost = simulate(plan.graph, plan.steps, plan.memory, plan.transfer, plan.host)
+    if cost.host_peak != plan.host_peak:
+        raise ScheduleError(
+            f"the plan promises a peak of {plan.host_peak} bytes on the host, the machine counts {cost.host_peak}"
+        )
     if cost.peak != plan.peak:
         raise ScheduleError(f"the plan promises a peak of {plan.peak} bytes, the machine counts {cost.peak}")
     if not math.isclose(cost.overhead, plan.overhead, rel_tol=1e-9, abs_tol=1e-9):
@@ -59,10 +65,14 @@ def check(plan: GraphPlan, transfer: float | None = None) -> GraphCost:
 
 
 def simulate(
-    graph: Graph, steps: Iterable[Step], memory: int | None = None, transfer: float | None = None
+    graph: Graph,
+    steps: Iterable[Step],
+    memory: int | None = None,
+    transfer: float | None = None,
+    host: int | None = None,
 ) -> GraphCost:
-    """Run bare steps on the abstract machine."""
-    machine = Machine(graph, memory, transfer)
+    """Run bare steps on the abstract machine, within ``memory`` here and ``host`` there."""
+    machine = Machine(graph, memory, transfer, host)
     for step in steps:
         machine.do(step)
     return machine.finish()
@@ -71,14 +81,16 @@ def simulate(
 class Machine:
     """What is here, what is on the host, what has run, and what was counted."""
 
-    def __init__(self, graph: Graph, memory: int | None = None, transfer: float | None = None) -> None:
-        self.graph, self.memory, self.transfer = graph, memory, transfer
+    def __init__(
+        self, graph: Graph, memory: int | None = None, transfer: float | None = None, host: int | None = None
+    ) -> None:
+        self.graph, self.memory, self.transfer, self.room = graph, memory, transfer, host
         self.size = {name: storage.bytes for name, storage in graph.storage.items()}
         self.here = {storage.name for storage in graph.inputs}
         self.host: set[str] = set()
         self.ran: dict[str, int] = {}
         self.turned = False
-        self.live = self.peak = 0
+        self.live = self.peak = self.parked = self.host_peak = 0
         self.times: list[float] = []
         self.curve: list[int] = []
         self.index = -1
@@ -97,11 +109,14 @@ class Machine:
             case Offload(storage):
                 self._give_back(storage)
                 self.host.add(storage)
+                self.parked += self.size[storage]
+                self.host_peak = max(self.host_peak, self.parked)
                 self._move(storage)
             case Fetch(storage):
                 if storage not in self.host:
                     self._refuse(f"{storage!r} is not on the host")
                 self.host.remove(storage)
+                self.parked -= self.size[storage]
                 self.here.add(storage)
                 self.live += self.size[storage]
                 taken = self.live
@@ -112,6 +127,8 @@ class Machine:
         self.peak = max(self.peak, taken)
         if self.memory is not None and taken > self.memory:
             self._refuse(f"{taken} bytes ({format_bytes(taken)}) would be taken of {self.memory}")
+        if self.room is not None and self.parked > self.room:
+            self._refuse(f"{self.parked} bytes ({format_bytes(self.parked)}) would be on the host, of {self.room}")
 
     def finish(self) -> GraphCost:
         """The counts, once everything has run and only the outputs are left."""
@@ -127,7 +144,7 @@ class Machine:
             self._refuse(f"{len(left)} storages are left, {left[0]!r} first")
         time, once = math.fsum(self.times), self.graph.time
         overhead = (time - once) / once if once else 0.0
-        return GraphCost(self.peak, time, overhead, sum(self.ran.values()), tuple(self.curve))
+        return GraphCost(self.peak, time, overhead, sum(self.ran.values()), tuple(self.curve), self.host_peak)
 
     def _run(self, name: str) -> int:
         node = self.graph.node.get(name)

@@ -10,7 +10,8 @@ from typing import Any
 from . import search, unfold
 
 _LOOPS: tuple[Callable[..., Any], ...] = (
-    unfold.unfold, unfold.weigh, search.free_one, search.relieve, search.shrink, search.restore, search.improve,
+    unfold.unfold, unfold.weigh, unfold.park, search.host_room, search.free_one, search.relieve, search.shrink,
+    search.unload, search.restore, search.improve,
 )  # fmt: skip
 
 

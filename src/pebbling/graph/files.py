@@ -14,6 +14,9 @@ from .plan import Compute, Fetch, Free, GraphPlan, Offload, Step
 _GRAPH, _PLAN = "pebbling graph", "pebbling graph plan"
 _VERSION = 1
 _KINDS: tuple[type[Step], ...] = (Compute, Free, Offload, Fetch)
+_COSTS = ("memory", "peak", "overhead", "bound", "minimum")
+_HOST = ("host", "transfer", "host_peak")
+"""What plans of files without offloading leave out."""
 
 
 def save(value: Graph | GraphPlan, path: str | os.PathLike[str]) -> None:
@@ -97,9 +100,10 @@ def _from_plan(plan: GraphPlan) -> dict[str, Any]:
     number = {node.name: i for i, node in enumerate(plan.graph.nodes)}
     position = {name: i for i, name in enumerate(plan.graph.storage)}
     steps = [
-        [_KINDS.index(type(step)), (number if isinstance(step, Compute) else position)[step[0]]] for step in plan.steps
+        [_KINDS.index(type(step)), number[step.node] if isinstance(step, Compute) else position[step.storage]]
+        for step in plan.steps
     ]
-    costs = {name: getattr(plan, name) for name in ("memory", "peak", "overhead", "bound", "minimum", "stages")}
+    costs = {name: getattr(plan, name) for name in (*_COSTS, *_HOST, "stages")}
     return {"format": _PLAN, "version": _VERSION, "graph": _from_graph(plan.graph), "steps": steps, **costs}
 
 
@@ -108,5 +112,5 @@ def _to_plan(document: dict[str, Any]) -> GraphPlan:
     names = list(graph.storage)
     steps = tuple(_KINDS[kind](graph.nodes[i].name if kind == 0 else names[i]) for kind, i in document["steps"])
     stages = tuple((name, overhead) for name, overhead in document["stages"])
-    costs = {name: document[name] for name in ("memory", "peak", "overhead", "bound", "minimum")}
+    costs = {name: document[name] for name in (*_COSTS, *(name for name in _HOST if name in document))}
     return GraphPlan(graph, steps, stages=stages, **costs)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .indexed import Floats
-from .programme import Programme
+from .linear import Programme
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,32 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
+class Arrays(NamedTuple):
+    """What the compiled loops take of a graph; see ``Indexed``."""
+
+    reads: Ints
+    read_at: Ints
+    makes: Ints
+    make_at: Ints
+    time: Floats
+    workspace: Ints
+    size: Ints
+    maker: Ints
+    fixed: Flags
+    movable: Flags
+    trip: Floats
+    host: int
+
+
 @dataclass(frozen=True, eq=False)
 class Indexed:
     """Lists of lists are flat arrays with pointers: node ``n`` reads ``reads[read_at[n] : read_at[n + 1]]``.
 
     ``movable`` storages may be dropped and made again; ``fixed`` ones are outputs, which stay from
-    their first making to the end. An **event** is one use of a storage in the main line, by its maker
-    or by a reader: the positions in ``reads``, then those in ``makes``.
+    their first making to the end. ``trip`` is the time to copy each to the host and back, infinite for
+    those that may not go there, and ``host`` the bytes that the host has for them. An **event** is one
+    use of a storage in the main line, by its maker or by a reader: the positions in ``reads``, then those
+    in ``makes``.
     """
 
     graph: Graph
@@ -41,6 +60,8 @@ class Indexed:
     early: Flags
     """Nodes that must have run when the backward pass begins: what the outputs of the forward pass are made from."""
     after: tuple[Ints, ...] = field(repr=False)
+    trip: Floats = field(repr=False)
+    host: int = 0
 
     @property
     def events(self) -> int:
@@ -77,11 +98,11 @@ class Indexed:
         return found
 
     @cached_property
-    def arrays(self) -> tuple[Any, ...]:
-        """What the compiled loops take, in their order."""
-        return (
+    def arrays(self) -> Arrays:
+        """What the compiled loops take."""
+        return Arrays(
             self.reads, self.read_at, self.makes, self.make_at, self.time, self.workspace,
-            self.size, self.maker, self.fixed, self.movable,
+            self.size, self.maker, self.fixed, self.movable, self.trip, self.host,
         )  # fmt: skip
 
 
@@ -111,6 +132,7 @@ def index(graph: Graph) -> Indexed:
         backward,
         _early(reads, makes, fixed, backward, after),
         after,
+        np.full(len(names), np.inf),
     )
 
 

@@ -5,31 +5,35 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from ..units import format_bytes, format_seconds
 from .model import Graph
 
 
-class Compute(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Compute:
     """Run a node; what it makes is there afterwards, once."""
 
     node: str
 
 
-class Free(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Free:
     """Give the bytes of a storage back."""
 
     storage: str
 
 
-class Offload(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Offload:
     """Copy a storage to the host and give its bytes back."""
 
     storage: str
 
 
-class Fetch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Fetch:
     """Bring an offloaded storage back; the copy on the host goes."""
 
     storage: str
@@ -45,7 +49,8 @@ class GraphPlan:
     ``overhead`` and ``bound`` are shares of the time of one run of every node: what the plan adds,
     and what any plan within the budget must add. ``memory`` is the budget, ``peak`` what is taken of
     it, both in bytes; ``minimum`` is the smallest budget that a plan was found for. ``stages`` says
-    which solver stages improved the plan, and to what overhead.
+    which solver stages improved the plan, and to what overhead. ``host`` is the budget for what is
+    offloaded, ``host_peak`` what is taken of it, and ``transfer`` the bytes per second of the copies.
     """
 
     graph: Graph
@@ -56,6 +61,9 @@ class GraphPlan:
     bound: float = 0.0
     minimum: int | None = None
     stages: tuple[tuple[str, float], ...] = ()
+    host: int | None = None
+    transfer: float | None = None
+    host_peak: int = 0
 
     @property
     def gap(self) -> float:
@@ -112,6 +120,11 @@ class GraphPlan:
         """Nodes that are run again, with how often."""
         return {name: count - 1 for name, count in self.runs.items() if count > 1}
 
+    @property
+    def offloaded(self) -> dict[str, int]:
+        """Storages that are copied to the host and back, with how often."""
+        return dict(Counter(step.storage for step in self.steps if isinstance(step, Offload)))
+
     def __str__(self) -> str:
         nodes = self.graph.node
         extra = self.graph.time * self.overhead
@@ -123,6 +136,13 @@ class GraphPlan:
             ("replayed", f"{len(self.replayed)} operations, {sum(self.replayed.values())} runs"),
             ("overhead", f"{self.overhead:.2%} ({format_seconds(extra)}), {proof}"),
         ]
+        if self.offloaded or self.host is not None:
+            moved = sum(count * self.graph.storage[name].bytes for name, count in self.offloaded.items())
+            limit = "" if self.host is None else f" of {format_bytes(self.host)}"
+            text = (
+                f"{len(self.offloaded)} storages, {sum(self.offloaded.values())} times, {format_bytes(moved)} each way"
+            )
+            rows.insert(3, ("offloaded", f"{text}; {format_bytes(self.host_peak)}{limit} on the host"))
         if self.replayed:
             worst = sorted(self.replayed.items(), key=lambda item: -item[1] * nodes[item[0]].time)[:3]
             rows.append(("costliest", ", ".join(f"{name} × {count}" for name, count in worst)))

@@ -21,6 +21,16 @@ Then, whatever the order and however often results are replayed, and replays rep
 - the bytes of S and L, of what b_k makes and of its workspace are within the budget;
 - the time is at least that of all R and of all nodes that run once.
 
+Where storages may go to the host, two more for each that may, of either kind:
+
+- H[k,s] : storage s is on the host while b_k runs, and so is not here: S[k,s] + H[k,s] ≤ 1;
+- F[k,s] : what is on the host while b_k runs is fetched in interval k, which takes the time of both copies.
+
+What is on the host was there before, or here, or was made since; it stays there or is fetched, and is
+fetched in the end: H[k,s] ≤ H[k+1,s] + F[k,s]. A fetch stands beside R in the rules of what is there, H
+beside S in those of what is needed later and in place of L for what runs once; and the bytes of H are
+within those of the host.
+
 So the least time of the programme, relaxed to values between 0 and 1, is a lower bound for every plan.
 The bound is taken from the dual values by weak duality over the unit box, which holds for any values
 of the right sign: the solver's tolerances can't make it too high.
@@ -28,65 +38,11 @@ of the right sign: the solver's tolerances can't make it too high.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from .indexed import Flags, Floats, Indexed, Ints
+from .linear import Programme, Rows
 from .relations import Relations
-
-
-@dataclass(eq=False)
-class Rows:
-    """Constraints ``Σ coefficient · variable ≤ limit``, gathered as arrays."""
-
-    row: list[Ints] = field(default_factory=list)
-    column: list[Ints] = field(default_factory=list)
-    coefficient: list[Floats] = field(default_factory=list)
-    limit: list[Floats] = field(default_factory=list)
-    count: int = 0
-
-    def add(self, limit: Floats, *terms: tuple[Floats | float, Ints]) -> None:
-        """One row for each limit; in each term variables below 0 stand for nothing."""
-        rows = np.arange(self.count, self.count + len(limit))
-        for coefficient, column in terms:
-            real = column >= 0
-            self.row.append(rows[real])
-            self.column.append(column[real])
-            self.coefficient.append(np.broadcast_to(np.asarray(coefficient, np.float64), column.shape)[real])
-        self.limit.append(np.asarray(limit, np.float64))
-        self.count += len(limit)
-
-    def one(self, limit: float, coefficient: Floats, column: Ints) -> None:
-        """One row of many terms."""
-        self.row.append(np.full(len(column), self.count))
-        self.column.append(column)
-        self.coefficient.append(coefficient)
-        self.limit.append(np.array([limit], np.float64))
-        self.count += 1
-
-
-@dataclass(frozen=True, eq=False)
-class Programme:
-    """The programme as arrays; ``alive[k]`` is the variable of each storage at point k, -1 for none."""
-
-    price: Floats
-    lower: Floats
-    upper: Floats
-    row: Ints
-    column: Ints
-    coefficient: Floats
-    limit: Floats
-    whole: Flags
-    alive: Ints
-    points: tuple[int, ...]
-
-    def bound(self, dual: Floats) -> float:
-        """A lower bound on the price from any multipliers of the rows; positive parts are cut off."""
-        dual = np.minimum(dual, 0.0)
-        reduced = self.price.copy()
-        np.subtract.at(reduced, self.column, self.coefficient * dual[self.row])
-        return float(dual @ self.limit + np.where(reduced > 0, reduced * self.lower, reduced * self.upper).sum())
 
 
 def programme(graph: Indexed, relations: Relations, points: tuple[int, ...], budget: int) -> Programme:
@@ -96,6 +52,8 @@ def programme(graph: Indexed, relations: Relations, points: tuple[int, ...], bud
     build.once()
     build.ahead()
     build.memory(budget)
+    if (build.away >= 0).any():
+        build.copies()
     return build.finish()
 
 
@@ -114,6 +72,8 @@ class _Builder:
         self.ones: list[Ints] = []
         self.size = 0
         self.alive = np.full((count, storages), -1, np.int64)
+        self.away = np.full((count, storages), -1, np.int64)
+        self.fetch = np.full((count + 1, storages), -1, np.int64)
         self.run = np.full((count + 1, nodes), -1, np.int64)
         self.done = np.full((count, nodes), -1, np.int64)
         self.useful = [self._useful(k, again) for k in range(count)]
@@ -133,6 +93,10 @@ class _Builder:
             self.later[k, makers] = self._variables(len(makers), 0.0, False)
         self.later[count - 1] = self.run[count]
         self.ones.append(self.run[0, np.flatnonzero(again & (self.sides[0] == 1))])
+        for k in range(count):
+            gone = self._may_be_away(k)
+            self.away[k, gone] = self._variables(len(gone), 0.0, True)
+            self.fetch[k + 1, gone] = self._variables(len(gone), graph.trip[gone], False)
 
     def _variables(self, count: int, price: Floats | float, whole: bool) -> Ints:
         first, self.size = self.size, self.size + count
@@ -153,6 +117,14 @@ class _Builder:
                 useful[graph.reads_of(node)] = True
         return useful
 
+    def _may_be_away(self, k: int) -> Ints:
+        """Storages that a plan may have on the host while point k runs."""
+        graph, point, known = self.graph, self.points[k], self._known(k)
+        may = (graph.trip < np.inf) & self.useful[k]
+        may[graph.reads_of(point)] = False
+        may[graph.makes_of(point)] = False
+        return np.flatnonzero(may & (graph.movable | (known[graph.maker] != 0)))
+
     def availability(self) -> None:
         """What is there was there or has been made; what runs has its inputs; every node runs."""
         graph, last = self.graph, len(self.points)
@@ -165,13 +137,14 @@ class _Builder:
                 some = self.run[k, user] >= 0
                 u, r = user[some], read[some]
                 self.rows.add(
-                    np.zeros(len(u)), (1.0, self.run[k, u]), (-1.0, earlier[r]), (-1.0, self.run[k, graph.maker[r]])
-                )
+                    np.zeros(len(u)), (1.0, self.run[k, u]), (-1.0, earlier[r]),
+                    (-1.0, self.run[k, graph.maker[r]]), (-1.0, self.fetch[k, r]),
+                )  # fmt: skip
             if k < last:
                 there = self.movable[self.alive[k, self.movable] >= 0]
                 self.rows.add(
                     np.zeros(len(there)), (1.0, self.alive[k, there]), (-1.0, earlier[there]),
-                    (-1.0, self.run[k, graph.maker[there]]),
+                    (-1.0, self.run[k, graph.maker[there]]), (-1.0, self.fetch[k, there]),
                 )  # fmt: skip
         late = self.again[self.sides[0, self.again] != 1]
         self.rows.add(-np.ones(len(late)), *((-1.0, self.run[k, late]) for k in range(last + 1)))
@@ -210,7 +183,7 @@ class _Builder:
             earlier = self.alive[k - 1, r] if k else np.full(len(r), -1)
             self.rows.add(
                 -certain[possible], (1.0, ended[u]), (-1.0, begun[u]), (-1.0, earlier),
-                (-1.0, self.run[k, graph.maker[r]]),
+                (-1.0, self.run[k, graph.maker[r]]), (-1.0, self.fetch[k, r]),
             )  # fmt: skip
 
     def ahead(self) -> None:
@@ -224,13 +197,13 @@ class _Builder:
             some = again & (self.later[k, user] >= 0)
             u, r = user[some], read[some]
             self.rows.add(
-                np.zeros(len(u)), (1.0, self.later[k, u]), (-1.0, self.alive[k, r]),
+                np.zeros(len(u)), (1.0, self.later[k, u]), (-1.0, self.alive[k, r]), (-1.0, self.away[k, r]),
                 (-1.0, self.later[k, graph.maker[r]]),
             )  # fmt: skip
             open_ = ~again & (self._known(k)[user] != 1) & (user != self.points[k])
             u, r = user[open_], read[open_]
             self.rows.add(
-                -np.ones(len(u)), (-1.0, self.done[k, u]), (-1.0, self.alive[k, r]),
+                -np.ones(len(u)), (-1.0, self.done[k, u]), (-1.0, self.alive[k, r]), (-1.0, self.away[k, r]),
                 (-1.0, self.later[k, graph.maker[r]]),
             )  # fmt: skip
             makers = np.flatnonzero(self.later[k] >= 0)
@@ -267,8 +240,11 @@ class _Builder:
                     weight.append(np.array([size / budget]))
                 else:
                     readers = [r for r in graph.readers[storage] if not self._again(r)]
+                    away = self.away[k, [storage]]
                     if known[maker] == 1 and any(known[r] == 0 for r in readers):
                         constant += size
+                        column.append(away[away >= 0])
+                        weight.append(np.full((away >= 0).sum(), -size / budget))
                         continue
                     unsure = np.array([r for r in readers if known[r] != 1], np.int64)
                     if not len(unsure):
@@ -280,8 +256,50 @@ class _Builder:
                     self.rows.add(
                         np.full(len(unsure), -sure), (1.0, np.full(len(unsure), self.done[k, maker])),
                         (-1.0, self.done[k, unsure]), (-1.0, np.full(len(unsure), variable[0])),
+                        (-1.0, np.full(len(unsure), away[0])),
                     )  # fmt: skip
             self.rows.one(1.0 - constant / budget, np.concatenate(weight), np.concatenate(column))
+
+    def copies(self) -> None:
+        """What is on the host: where it came from, that it is fetched before it is read, and that it has room."""
+        graph, last = self.graph, len(self.points)
+        reader = np.repeat(np.arange(len(graph.time)), np.diff(graph.read_at))
+        edge = np.flatnonzero(~graph.movable[graph.reads])
+        user, read = reader[edge], graph.reads[edge]
+        again = np.isin(user, self.again)
+        nothing = np.full(max(len(graph.time), len(graph.size)), -1)
+        for k in range(last):
+            gone = np.flatnonzero(self.away[k] >= 0)
+            away, fetch = self.away[k, gone], self.fetch[k + 1, gone]
+            self.rows.add(np.zeros(len(gone)), (1.0, fetch), (-1.0, away))
+            following = self.away[k + 1, gone] if k + 1 < last else nothing[: len(gone)]
+            self.rows.add(np.zeros(len(gone)), (1.0, away), (-1.0, following), (-1.0, fetch))
+            self.rows.one(1.0, graph.size[gone] / graph.host, away)
+            mine = gone[graph.movable[gone]]
+            self.rows.add(np.ones(len(mine)), (1.0, self.alive[k, mine]), (1.0, self.away[k, mine]))
+            before, there = (self.away[k - 1], self.alive[k - 1]) if k else (nothing, nothing)
+            self.rows.add(
+                np.zeros(len(mine)), (1.0, self.away[k, mine]), (-1.0, before[mine]), (-1.0, there[mine]),
+                (-1.0, self.run[k, graph.maker[mine]]),
+            )  # fmt: skip
+            open_ = gone[self.done[k, graph.maker[gone]] >= 0]
+            self.rows.add(np.zeros(len(open_)), (1.0, self.away[k, open_]), (-1.0, self.done[k, graph.maker[open_]]))
+            # What runs in the interval after this point and reads what can't be made again needs it back.
+            some = self.away[k, read] >= 0
+            runs = some & again & (self.run[k + 1, user] >= 0)
+            u, r = user[runs], read[runs]
+            self.rows.add(
+                np.ones(len(u)), (1.0, self.run[k + 1, u]), (1.0, self.away[k, r]), (-1.0, self.fetch[k + 1, r])
+            )
+            start, stop = self._known(k), self._known(k + 1)
+            certain = np.where(stop < 0, 0.0, stop)[user] - np.where(start < 0, 0.0, start)[user]
+            ended = self.done[k + 1] if k + 1 < last else nothing
+            turns = some & ~again & ((self.done[k, user] >= 0) | (ended[user] >= 0) | (certain > 0))
+            u, r = user[turns], read[turns]
+            self.rows.add(
+                1.0 - certain[turns], (1.0, ended[u]), (-1.0, self.done[k, u]), (1.0, self.away[k, r]),
+                (-1.0, self.fetch[k + 1, r]),
+            )  # fmt: skip
 
     def finish(self) -> Programme:
         """All of it as arrays."""
@@ -299,6 +317,7 @@ class _Builder:
             np.concatenate(rows.limit),
             np.concatenate(self.whole),
             self.alive,
+            self.away,
             self.points,
         )
 

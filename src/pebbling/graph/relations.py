@@ -40,12 +40,16 @@ def relate(graph: Indexed) -> Relations:
 
 
 def working_sets(graph: Indexed, relations: Relations) -> Ints:
-    """Bytes that are certainly taken while each node runs, in any plan: none can do with less than the largest."""
+    """Bytes that are certainly taken while each node runs, in any plan: none can do with less than the largest.
+
+    What can't be made again is here, or on the host as far as that has room.
+    """
     ancestors = relations.ancestors
     certain = graph.workspace.copy()
     for node in range(len(certain)):
         certain[node] += graph.size[graph.makes_of(node)].sum()
         certain[node] += graph.size[[s for s in graph.reads_of(node) if not graph.fixed[s]]].sum()
+    away = np.zeros(len(certain), np.int64)
     once = np.array([node.backward or not node.replayable for node in graph.graph.nodes], np.bool_)
     for storage in np.flatnonzero(~graph.movable):
         maker = graph.maker[storage]
@@ -59,8 +63,8 @@ def working_sets(graph: Indexed, relations: Relations) -> Ints:
             if once[reader]:
                 needed |= ancestors[reader]
         needed[graph.readers[storage]] = False
-        certain[made & needed & once] += graph.size[storage]
-    return certain
+        (away if graph.trip[storage] < np.inf else certain)[made & needed & once] += graph.size[storage]
+    return certain + np.maximum(away - graph.host, 0)
 
 
 def smallest_peak(graph: Indexed, relations: Relations) -> int:

@@ -2,48 +2,63 @@
 
 Starts with the one moment at which a run without replays takes the most. The solution, unfolded on
 demand, shows at which other moments it would break the budget; those join the programme, and it is
-solved again. When its plan fits everywhere it is optimal, and the bound says so.
+solved again. When its plan fits everywhere it is optimal, and the bound says so. ``prove`` solves the same
+programmes in whole numbers, which takes longer and lifts the bound where replays depend on each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 
 from . import highs
 from .board import Board, Line
-from .indexed import Flags, Floats, Ints
-from .programme import Programme, programme
+from .indexed import Flags, Floats, Indexed, Ints
+from .linear import Programme
+from .programme import programme
 from .relations import Relations
 
 _SIZE = 4500
-"""Storages times moments up to which a programme is solved: a second or so."""
+"""Storages times moments up to which a programme is solved, those that may be copied twice: a second or so."""
 _STALE = 3
 """Rounds without a better bound after which no more moments are added."""
+_COLUMNS, _NODES = 3000, 100
+"""Variables up to which a programme is solved in whole numbers, and nodes of branch and cut: some ten seconds."""
 
 
-def tighten(
-    board: Board, relations: Relations, rounds: int, seconds: float, seed: int
-) -> Iterator[tuple[float, Callable[[Ints], Line]]]:
-    """Lower bounds on the time, each with the plan that its programme suggests for an order.
+@dataclass(frozen=True, eq=False)
+class Round:
+    """A lower bound on the time of any plan, and the programme and its solution that it comes from."""
 
-    The plan may break the budget. An infinite bound proves that there is none within it.
-    """
+    board: Board
+    bound: float
+    problem: Programme
+    values: Floats | None
+
+    def suggest(self, order: Ints) -> Line:
+        """The plan that the solution suggests for an order; it may break the budget."""
+        if self.values is None:
+            return self.board.everything(order)
+        return suggested(self.board, self.problem, self.values, order)
+
+
+def tighten(board: Board, relations: Relations, rounds: int, seconds: float, seed: int) -> Iterator[Round]:
+    """Rounds with more and more moments. An infinite bound proves that there is no plan within the budget."""
     graph = board.graph
     everything = board.everything()
     sequence, taken = board.curve(everything)
-    once = graph.graph.time - sum(n.time for n in graph.graph.nodes if n.replayable and not n.backward)
     points = _first(board, sequence, taken, relations, seconds, seed)
     best, stale = -np.inf, 0
+    size = graph.movable.sum() + (graph.trip < np.inf).sum()
     for _ in range(rounds):
-        if not points or (len(points) > 2 and len(points) * graph.movable.sum() > _SIZE) or stale > _STALE:
+        if not points or (len(points) > 2 and len(points) * size > _SIZE) or stale > _STALE:
             return
         problem = programme(graph, relations, points, max(board.budget, 1))
         answer = highs.relaxed(problem, seconds, seed)
         if answer.infeasible:
-            yield np.inf, board.everything
+            yield Round(board, np.inf, problem, None)
             return
         bound, values = answer.bound, answer.values
         if len(points) == 1:
@@ -52,10 +67,10 @@ def tighten(
             values = values if better.values is None else better.values
         if values is None:
             return
-        suggest = partial(suggested, board, problem, values)
-        line = suggest(everything.order)
+        found = Round(board, _time(graph, bound), problem, values)
+        line = found.suggest(everything.order)
         best, stale = (bound, 0) if bound > best + 1e-7 else (best, stale + 1)
-        yield bound * (graph.graph.time or 1.0) + once, suggest
+        yield found
         if board.measure(line)[0] < 0:
             return
         sequence, taken = board.curve(line)
@@ -63,6 +78,24 @@ def tighten(
         if more == points:
             return
         points = more
+
+
+def prove(rounds: list[Round], left: Callable[[], float], seed: int) -> Iterator[float]:
+    """Bounds from the programmes of those rounds in whole numbers, as far as they are small enough.
+
+    From few moments to many, in the seconds that ``left`` gives.
+    """
+    for each in rounds:
+        problem = each.problem
+        if len(problem.points) > 1 and len(problem.price) <= _COLUMNS and left() > 0:
+            answer = highs.whole(problem.coarse(), left(), seed, _NODES)
+            yield np.inf if answer.infeasible else _time(each.board.graph, answer.bound)
+
+
+def _time(graph: Indexed, bound: float) -> float:
+    """From the price of a programme to the time of a plan, with the nodes that run once."""
+    once = graph.graph.time - sum(n.time for n in graph.graph.nodes if n.replayable and not n.backward)
+    return bound * (graph.graph.time or 1.0) + once
 
 
 def _first(
@@ -82,7 +115,7 @@ def _first(
 
 
 def suggested(board: Board, problem: Programme, values: Floats, order: Ints) -> Line:
-    """The plan that keeps what a solution has alive, wherever a gap between two uses has a moment in it."""
+    """The plan that keeps and sends what a solution does, wherever a gap between two uses has a moment in it."""
     graph = board.graph
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -94,15 +127,19 @@ def suggested(board: Board, problem: Programme, values: Floats, order: Ints) -> 
             uses[graph.reads[i]].append((int(rank[node]), i))
         for j in range(graph.make_at[node], graph.make_at[node + 1]):
             uses[graph.makes[j]].append((int(rank[node]), len(graph.reads) + j))
-    for storage in np.flatnonzero(graph.movable):
+    for storage in np.flatnonzero(graph.movable | (problem.away >= 0).any(0)):
         found = sorted(uses[storage])
-        variables = problem.alive[:, storage]
-        there = (variables >= 0) & (values[variables] > 0.5)
+        away, alive = (
+            np.where(some < 0, 0.0, values[some]) for some in (problem.away[:, storage], problem.alive[:, storage])
+        )
+        there = alive > 0.5 if graph.movable[storage] else away <= 0.5
         for (at, event), following in zip(found, [*(start for start, _ in found[1:]), len(order)], strict=True):
             inside = np.flatnonzero((moments > at) & (moments < following))
             if len(inside) and not there[inside].all():
+                last = inside[~there[inside]][-1]
                 line.keep[event] = False
-                line.hold[event] = int(moments[inside[~there[inside]][-1]])
+                line.hold[event] = int(moments[last])
+                line.sent[event] = away[last] > 0.5 * (1.0 - alive[last])
     return line
 
 
