@@ -29,7 +29,7 @@ ABOVE = {
     "source": {"errors", "units", "tree", "chain", "store", "drive", "engine", "loops"},
     "tape": {"errors", "units", "tree", "chain", "store", "drive", "engine", "loops"},
     "torch": {"errors", "units", "tree", "chain", "graph", "store", "drive", "engine", "loops"},
-    "jax": {"errors", "units", "tree", "chain", "graph", "store", "drive", "engine", "loops"},
+    "jax": {"errors", "units", "tree", "chain", "graph", "store", "drive", "engine", "loops", "source"},
     "show": {"errors", "units", "tree", "chain", "graph", "store", "drive"},
     "demo": {"errors", "units", "tree", "chain", "store", "drive", "engine", "loops", "show"},
     "cli": {"errors", "units", "chain", "store", "drive", "show", "demo"},

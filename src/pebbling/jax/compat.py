@@ -1,9 +1,9 @@
 """Everything that pebbling takes from the inside of JAX, in one place.
 
-Checked on jax 0.10 and 0.11. Rules are registered on ordinary primitives; besides that, four things
+Checked on jax 0.10 and 0.11. Rules are registered on ordinary primitives; besides that, five things
 are needed that JAX has no public name for: tracing to a jaxpr from abstract values, the jaxpr of a
-derivative, the split of a jaxpr into what is known and what is not, and the transpose of a linear
-function given as Python code.
+derivative, the split of a jaxpr into what is known and what is not, the transpose of a linear
+function given as Python code, and arrays whose type gives way as that of a Python number does.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import api_util, core, effects, linear_util, source_info_util
 from jax._src.interpreters import ad, batching, mlir, partial_eval
+from jax._src.lax import lax
 
 Aval: TypeAlias = Any
 Jaxpr: TypeAlias = Any
@@ -28,6 +29,7 @@ Primitive: TypeAlias = Any
 _ad: Any = ad
 _batching: Any = batching
 _core: Any = core
+_lax: Any = lax
 _pe: Any = partial_eval
 _extended: Any = extended
 _wrap: Any = linear_util.wrap_init
@@ -247,6 +249,11 @@ def varying(aval: Aval) -> frozenset[str]:
 def is_concrete(value: Any) -> bool:
     """Whether a value is a number at hand, not one that is traced."""
     return not isinstance(value, _core.Tracer)
+
+
+def weakly_typed(value: Any) -> Array:
+    """The value with a type that gives way to that of arrays, as the type of a Python number does."""
+    return _lax._convert_element_type(value, weak_type=True)
 
 
 def array_type(shape: tuple[int, ...], dtype: str) -> Aval:

@@ -32,6 +32,14 @@ def _nothing(leaf: Leaf, other: Any) -> None:
     return
 
 
+def _no_memory(leaf: Leaf) -> tuple[int, int, int] | None:
+    return None
+
+
+def _never() -> bool:
+    return False
+
+
 class Framework(NamedTuple):
     """What a loop asks of a framework."""
 
@@ -54,6 +62,16 @@ class Framework(NamedTuple):
     """Let a leaf stand for another one with the same value, whose derivative it takes over."""
     viewed: Callable[[Leaf], bool] = _no
     """Whether somebody holds another leaf that changes when this one is written into."""
+    array: Callable[[Leaf], bool] = _no
+    """Whether a leaf, traced or not, is an array of the framework's own, into which code can write."""
+    clone: Callable[[Leaf], Leaf] = _itself
+    """Such an array in memory of its own, with the derivative of the one it is a copy of."""
+    memory: Callable[[Leaf], tuple[int, int, int] | None] = _no_memory
+    """Which memory such an array looks into, and its first and last byte there."""
+    compiled: Callable[[Any], Any] | None = None
+    """Runs a loop of a function's source in the framework's own way, from what its code says of it."""
+    idle: Callable[[], bool] = _never
+    """Whether nothing is differentiated at the moment, whatever the leaves say."""
 
 
 def framework_of(leaves: Iterable[Leaf]) -> Framework | None:
@@ -117,13 +135,6 @@ def numpy_framework() -> Framework:
     return Framework(engine, level, plain, share, mark=mark, bar=bar, root=root, follow=follow, viewed=viewed)
 
 
-def _missing(package: str, instead: str) -> Callable[[], Framework]:
-    def load() -> Framework:
-        raise PebblingError(f"a value that {package} differentiates was given to a loop of NumPy arrays: {instead}")
-
-    return load
-
-
 def _look(leaf: Leaf) -> Framework | None:
     cls = type(leaf)
     package = cls.__module__.partition(".")[0]
@@ -180,7 +191,51 @@ def torch_framework() -> Framework:
     def plain(leaf: Leaf) -> Any:
         return leaf.detach() if _is_tensor(leaf) else leaf
 
-    return Framework(node, level, plain, lambda tensor: tensor, node.execute)
+    torch = sys.modules["torch"]
+
+    def mark(leaf: Leaf) -> Any:
+        return leaf._version if _is_tensor(leaf) and not leaf.is_inference() else None
+
+    def clone(leaf: Leaf) -> Leaf:
+        return leaf.clone()
+
+    def idle() -> bool:
+        return not torch.is_grad_enabled()
+
+    return Framework(
+        node,
+        level,
+        plain,
+        _itself,
+        node.execute,
+        mark=mark,
+        bar=node.bar,
+        array=_is_tensor,
+        clone=clone,
+        memory=node.memory,
+        idle=idle,
+    )
+
+
+def jax_framework() -> Framework:
+    """Programs on JAX arrays: ``pebbling.jax`` compiles the loops of their source."""
+    # Loops come before jax in the order of layers, and only a traced value reaches forward.
+    source: Any = import_module("pebbling.jax.source")
+
+    def execute(*args: Any) -> Any:
+        raise PebblingError(
+            "a value that jax traces was given to a loop of NumPy arrays: use pebbling.jax.fori_loop, scan or "
+            "while_loop"
+        )
+
+    def level(leaf: Leaf) -> int:
+        return int(_is_tracer(leaf))
+
+    return Framework(source, level, _itself, _itself, execute, compiled=source.run)
+
+
+def _is_tracer(leaf: Leaf) -> bool:
+    return isinstance(leaf, sys.modules["jax"].core.Tracer)
 
 
 _PLAIN: set[type] = set()
@@ -189,9 +244,6 @@ _TABLE: dict[str, tuple[Callable[[Leaf], bool], Callable[[], Framework]]] = {
     "pebbling": (_traced_here, numpy_framework),
     "autograd": (_is_box, autograd_framework),
     "torch": (_is_tensor, torch_framework),
-    "jax": (
-        lambda leaf: isinstance(leaf, sys.modules["jax"].core.Tracer),
-        _missing("jax", "use pebbling.jax.fori_loop, scan or while_loop"),
-    ),
-    "jaxlib": (lambda leaf: False, _missing("jax", "use pebbling.jax")),
+    "jax": (_is_tracer, jax_framework),
+    "jaxlib": (_is_tracer, jax_framework),
 }

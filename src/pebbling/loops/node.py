@@ -145,7 +145,7 @@ class Node:
         carrying = [
             place for place, leaf in enumerate(flat) if (place >= self.width or final[place]) and differentiable(leaf)
         ]
-        self.same = _same(flat, carrying, self.width + len(outcome.outs))
+        self.same = same_values(flat, carrying, self.width + len(outcome.outs))
         self.traced = [place for place in carrying if place not in self.same]
         results = [flat[place] for place in self.traced]
         for place in carrying:
@@ -162,7 +162,7 @@ def _ties(leaves: Leaves, places: list[int], width: int) -> dict[int, int]:
     return {place: keepers[id(leaves[place])] for place in places if keepers[id(leaves[place])] != place}
 
 
-def _same(flat: Leaves, places: list[int], emitted: int) -> dict[int, int]:
+def same_values(flat: Leaves, places: list[int], emitted: int) -> dict[int, int]:
     """Which outputs are the same value as another one: of the final state if it is there, else the one emitted last."""
     keepers: dict[int, int] = {}
     found: dict[int, int] = {}

@@ -44,6 +44,8 @@ def checkpoint(
     unknown). ``verify`` compares states that are computed again with those of the first time: the
     last one, all of them ("all"), or none (False).
 
+    On values that JAX traces, each loop is one of ``pebbling.jax``, compiled with the rest of the program.
+
     What can't be replayed exactly is refused with ``SourceError``, which names the line and the way out.
 
     >>> import numpy as np, pebbling as pb

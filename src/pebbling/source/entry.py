@@ -21,7 +21,7 @@ from ..errors import SourceError
 from ..loops.frameworks import Framework
 from .containers import container_of
 from .facts import Facts
-from .graph import CONST, UNBOUND, Taken, is_fixed, rebinds, shared
+from .graph import CONST, UNBOUND, Taken, is_fixed, is_module, rebinds, shared
 
 SOURCES = "the items of the loop"
 OUTSIDE = "outside"
@@ -42,6 +42,7 @@ class Entry:
         """``promoted`` are constants that turned out to change, ``sources`` what the loop iterates over."""
         self.facts = facts
         named = dict(zip([*facts.consts, *facts.emits], [*consts, *emits]))
+        _check_modules(facts, {**dict(zip(facts.state, state)), **named})
         carried = [name for name in facts.consts if name in promoted or _may_change(facts, name, named[name])]
         carried += [name for name in facts.emits if name in promoted]
         self.fixed = [name for name in facts.consts if name not in carried]
@@ -103,14 +104,22 @@ class Entry:
         """Refuse an object of which there can be no snapshot."""
         for owner, value in zip(self.owners, self.originals):
             if container_of(type(value)) is None and not hasattr(value, "dtype") and not is_fixed(value):
+                copied: dict[int, Any] = {}
                 try:
-                    copy.deepcopy(value)
+                    copy.deepcopy(value, copied)
                 except Exception as error:
                     raise SourceError(
                         f"{self.facts.where}: {owner} holds {value!r}, which can't be copied ({error}), "
                         "and the loop may "
                         "change it: use it before or after the loop, or a list in place of an iterator"
                     ) from error
+                if any(getattr(one, "requires_grad", False) for one in copied.get(id(copied), ())):
+                    raise SourceError(
+                        f"{self.facts.where}: {owner} holds {type(value).__name__}, an object that can't be looked "
+                        "into and has tensors that are being differentiated, and the loop may change it: snapshots "
+                        "would have copies of these tensors, which would take their gradients. Pass the tensors to the "
+                        "function themselves"
+                    )
 
     def check_views(self, written: set[int], framework: Framework) -> None:
         """Refuse an array that the loop writes into while another name looks into the same memory."""
@@ -122,7 +131,7 @@ class Entry:
                     raise SourceError(
                         f"{self.facts.where}: the loop writes into an array of {self.owners[token]} that "
                         "shares memory with "
-                        f"one of {other}: make one of them a copy (.copy())"
+                        f"one of {other}: make one of them a copy ({copying(framework)})"
                     )
             if framework.viewed(self.originals[token]):
                 raise SourceError(
@@ -151,6 +160,15 @@ class Entry:
                 root = next((one for one, name in zip(self.originals, self.owners) if name == path[0]), None)
                 found |= {tokens[id(one)] for one in _under(root, path[1]) if id(one) in tokens}
         return found
+
+
+def _check_modules(facts: Facts, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        if name in facts.changed and is_module(value):
+            raise SourceError(
+                f"{facts.where}: the loop assigns to attributes of {name}, a module of torch, and would do so again "
+                "whenever a step is replayed: use a local variable, and assign it after the loop"
+            )
 
 
 def _under(owner: Any, attribute: str) -> list[Any]:
@@ -251,9 +269,20 @@ RESTORE: dict[type, Callable[[Any, Any], None]] = {
     set: lambda old, new: old.__ior__(new) if old.clear() is None else None,
     bytearray: lambda old, new: old.__setitem__(slice(None), new),
 }
-"""How an object that is no container takes over what became of its copy."""
 
 
-def private(value: Any) -> Any:
+def copying(framework: Framework) -> str:
+    """How a user copies an array."""
+    return ".copy()" if framework.execute is None else ".clone()"
+
+
+def restorer(cls: type) -> Callable[[Any, Any], None] | None:
+    """How an object of a class that is no container takes over what became of its copy; ``None`` if it does not."""
+    if cls.__name__ == "Generator" and cls.__module__.partition(".")[0] == "torch":
+        return lambda old, new: old.set_state(new.get_state())
+    return RESTORE.get(cls)
+
+
+def private(value: Any, framework: Framework) -> Any:
     """A copy of an object that can be given back later."""
-    return copy.deepcopy(value)
+    return framework.clone(value) if framework.array(value) else copy.deepcopy(value)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
+from .. import tree
 from ..chain import Online
 from ..engine.numpy import transform
 from ..engine.numpy.step import differentiable
@@ -44,10 +47,14 @@ class Loop:
         parts = [("state", self.state), ("constants", self.constants), ("outputs", self.outputs)]
         lines += [f"  {name:<12} {', '.join(names)}" for name, names in parts if names]
         lines.append(f"  {'checkpointed':<12} {'yes' if self.checkpointed else f'no: {self.why_not}'}")
-        if self.forwards is not None:
-            lines.append(f"  {'steps':<12} {self.steps:,} of {format_bytes(self.state_bytes or 0)} each")
-            lines.append(f"  {'forwards':<12} {self.forwards:,} with {self.slots:,} slots")
-            lines.append(f"  {'peak':<12} {format_bytes(self.peak or 0)} predicted")
+        if self.peak is not None:
+            number = "as many as it takes," if self.steps is None else f"{self.steps:,} of"
+            lines.append(f"  {'steps':<12} {number} {format_bytes(self.state_bytes or 0)} each")
+            if self.forwards is None:
+                lines.append(f"  {'slots':<12} {self.slots:,}")
+            else:
+                lines.append(f"  {'forwards':<12} {self.forwards:,} with {self.slots:,} slots")
+            lines.append(f"  {'peak':<12} {format_bytes(self.peak)} predicted")
         return textwrap.indent("\n".join(lines), "    " * self.depth)
 
 
@@ -102,6 +109,22 @@ def _known(facts: Facts, run: bool) -> Loop:
 
 
 def _run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    jax = sys.modules.get("jax")
+    if jax is not None and any(isinstance(leaf, jax.Array) for leaf in flatten((args, list(kwargs.values())))[0]):
+        # The source of functions comes before jax in the order of layers, and only JAX arrays reach forward.
+        import_module("pebbling.jax.source_forecast").explore(function, args, kwargs)
+        return
+    torch = sys.modules.get("torch")
+    if torch is not None and any(isinstance(leaf, torch.Tensor) for leaf in flatten((args, list(kwargs.values())))[0]):
+        leaves, structure = tree.flatten((list(args), kwargs))
+        with torch.enable_grad():
+            for place, leaf in enumerate(leaves):
+                if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
+                    # A tensor that is no leaf: a function may write into it.
+                    leaves[place] = leaf.detach().requires_grad_().clone()
+            given, named = tree.unflatten(structure, leaves)
+            function(*given, **named)
+        return
     chosen = [place for place, arg in enumerate(args) if _is_differentiable(arg)]
 
     def of_chosen(*new: Any) -> Any:
@@ -151,6 +174,13 @@ class _Watched(Options):
     @property
     def settle(self) -> Any:
         return _Noting(Settle(super().settle.budget), self.loop)  # type: ignore[attr-defined]
+
+    def note(self, steps: int | None, state: int, slots: int, forwards: int | None, peak: int) -> None:
+        """What a framework says that compiles the loop itself."""
+        loop: Loop = self.loop  # type: ignore[attr-defined]
+        loop.checkpointed, loop.why_not = True, ""
+        if loop.peak is None or peak >= loop.peak:
+            loop.steps, loop.state_bytes, loop.slots, loop.forwards, loop.peak = steps, state, slots, forwards, peak
 
 
 class _Noting:

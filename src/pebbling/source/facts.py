@@ -54,9 +54,19 @@ class Facts:
     siblings: int
     """How many loops stand beside it, itself included."""
     parent: int | None
+    otherwise: bool = False
+    """Whether it has an ``else``."""
+    renewed: frozenset[str] = frozenset()
+    """State for the sake of functions that capture it alone: every iteration binds it before it reads it."""
+    local: frozenset[str] = frozenset()
+    """Names that are not needed after the loop, if functions made in an iteration do not outlive it."""
+    head: tuple[str, ...] = ()
+    """Names that the head of ``while`` binds (``:=``), before every step and once more when the loop ends."""
     promoted: set[str] = field(default_factory=set)
     """Constants that turned out to be written into by a function that the loop calls."""
     promoted_paths: set[Path] = field(default_factory=set)
+    trial: bool = True
+    """Whether arrays that can't be locked are copied for the first step, to see whether it writes into them."""
     width: int = 0
     """The most leaves that the state has been seen to have."""
 
@@ -66,7 +76,7 @@ def find_loops(function: FunctionType, tree: ast.FunctionDef) -> dict[Loop, Fact
     code = function.__code__
     known = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
     _check_function(function, tree, known)
-    needed = Liveness(tree).loops
+    needed, strictly = Liveness(tree).loops, Liveness(tree, lasting=False).loops
     found: dict[Loop, Facts] = {}
     for loop, parent, siblings in _loops(tree.body, None):
         inside: list[ast.AST] = [loop.target, *loop.body] if isinstance(loop, ast.For) else [loop.test, *loop.body]
@@ -101,6 +111,10 @@ def find_loops(function: FunctionType, tree: ast.FunctionDef) -> dict[Loop, Fact
             depth=0 if parent is None else found[parent].depth + 1,
             siblings=siblings,
             parent=None if parent is None else found[parent].number,
+            otherwise=bool(loop.orelse),
+            renewed=frozenset((state & stores) - strictly[loop].body - uses.deletes),
+            local=frozenset(stores - strictly[loop].after),
+            head=() if isinstance(loop, ast.For) else tuple(sorted(Uses([loop.test]).walrus & known)),
         )
     return found
 
@@ -238,8 +252,13 @@ def _refuse_global(function: FunctionType, line: int, name: str) -> None:
 
 
 def _captured_outside(tree: ast.FunctionDef, loop: Loop) -> set[str]:
-    """Names that functions and generators made outside of a loop's body use."""
-    body = {id(node) for part in loop.body for node in ast.walk(part)}
+    """Names that functions and generators made outside of a loop's body use, but for those of loops beside it.
+
+    A function that is made in an iteration of a loop does not outlive it (``escape``).
+    """
+    others = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
+    apart = [other for other in others if other is loop or all(node is not loop for node in ast.walk(other))]
+    body = {id(node) for other in apart for part in other.body for node in ast.walk(part)}
     found: set[str] = set()
     for node in _walk(tree.body):
         if isinstance(node, _CAPTURING) and id(node) not in body:

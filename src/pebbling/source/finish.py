@@ -7,10 +7,11 @@ from typing import Any
 
 from numpy import ndarray
 
+from ..errors import SourceError
 from ..loops import Outcome
 from ..loops.frameworks import Framework
 from .containers import container_of
-from .entry import RESTORE
+from .entry import copying, restorer
 from .graph import NEW, UNBOUND, Builder, shared
 from .program import SourceProgram
 from .rewrite import ENDED, RAISED, RETURNED
@@ -37,14 +38,18 @@ class _Finish(Builder):
             return value
         original = self._program.entry.originals[token]
         self.back.append((value, original))
-        if type(original) in RESTORE:
-            RESTORE[type(original)](original, value)
+        restore = restorer(type(original))
+        if restore is not None:
+            restore(original, value)
         elif token in self._program.written:
-            if value is not original:
+            if value is not original and self._is_changed(original, token):
                 original[...] = value
         elif self._program.framework.level(original):
             self._program.framework.follow(original, value)
         return original
+
+    def _is_changed(self, original: Any, token: int) -> bool:
+        return token in self._program.touched or not self._program.framework.array(original)
 
     def begin(self, cls: type, token: int, rest: Any) -> Any:
         return super().begin(cls, token, rest) if token == NEW else self._program.entry.originals[token]
@@ -94,7 +99,7 @@ def _collect(program: SourceProgram, outcome: Outcome, emits: Sequence[Any]) -> 
             collected.extend(flat[: len(one)])
             del flat[: len(one)]
         for leaf in builder.new:
-            if _base(program.framework, leaf) is not None:
+            if program.framework.array(leaf) or _base(program.framework, leaf) is not None:
                 several.append(leaf)
     return several
 
@@ -102,6 +107,10 @@ def _collect(program: SourceProgram, outcome: Outcome, emits: Sequence[Any]) -> 
 def _bar(program: SourceProgram, builder: _Finish, several: list[Any]) -> None:
     """Refuse later writes into arrays that share memory: they are several traced values now."""
     framework, new = program.framework, builder.new
+    if framework.execute is not None:
+        _refuse_parted(program, builder, [*new, *several])
+        _bar_arrays(framework, [*new, *several], [*program.entry.originals, *program.entry.given.objects])
+        return
     for leaf in several:
         framework.bar(leaf, SHARED)
     if program.aliased and program.aliased[-1]:
@@ -115,6 +124,38 @@ def _bar(program: SourceProgram, builder: _Finish, several: list[Any]) -> None:
                 if shared(framework, leaf, value):
                     framework.bar(leaf, SHARED)
                     framework.bar(other, SHARED)
+
+
+def _refuse_parted(program: SourceProgram, builder: _Finish, new: Sequence[Any]) -> None:
+    """Refuse a view of an array of a framework that was copied for the loop and is back where it was before."""
+    memory = program.framework.memory
+    tokens = {id(one): token for token, one in enumerate(program.entry.originals)}
+    for value, original in builder.back:
+        here, there = memory(value), memory(original)
+        if here is None or there is None or here[0] == there[0]:
+            continue
+        for leaf in new:
+            if shared(program.framework, leaf, value):
+                name = program.entry.owners[tokens[id(original)]]
+                raise SourceError(
+                    f"{program.facts.where}: an array of shape {tuple(leaf.shape)} that the loop leaves behind is a "
+                    f"view of one that it may write into, {name}: make it a copy ({copying(program.framework)})"
+                )
+
+
+def _bar_arrays(framework: Framework, new: Sequence[Any], old: Sequence[Any]) -> None:
+    """The same for arrays of a framework, of which one that came out under two names is one all the same."""
+    by_memory: dict[int, list[Any]] = {}
+    for leaf in {id(one): one for one in (*new, *old)}.values():
+        memory = framework.memory(leaf)
+        if memory is not None:
+            by_memory.setdefault(memory[0], []).append(leaf)
+    for leaf in {id(one): one for one in new}.values():
+        memory = framework.memory(leaf)
+        for other in by_memory[memory[0]] if memory is not None else ():
+            if shared(framework, leaf, other):
+                framework.bar(leaf, SHARED)
+                framework.bar(other, SHARED)
 
 
 def _base(framework: Framework, leaf: Any) -> Any:

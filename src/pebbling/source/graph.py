@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import dis
 import enum
+import sys
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -28,6 +29,18 @@ Shape: TypeAlias = Any
 NEW, REF, CONST = -1, "ref", "const"
 _PENDING = object()
 _WORK: Any = 10_000  # how hard NumPy tries to find a shared element
+
+
+def is_module(value: Any) -> bool:
+    """Whether a value is a module of torch: it has parameters, and so stays what it is and is never copied."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value stays what it is and is never copied: a module, or a distribution of torch."""
+    distributions = sys.modules.get("torch.distributions")
+    return is_module(value) or (distributions is not None and isinstance(value, distributions.Distribution))
 
 
 class Unbound:
@@ -68,6 +81,8 @@ def is_fixed(value: Any) -> bool:
     framework = framework_of((value,))
     if framework is not None:
         value = framework.plain(value)  # a traced number is a number, and each operation makes another one
+    elif is_whole(value):
+        return True
     return isinstance(value, enum.Enum | type | np.dtype | float | complex) or (
         isinstance(value, np.generic) and not isinstance(value, np.void)
     )
@@ -92,7 +107,7 @@ class Taken:
 
     __slots__ = ("_apart", "_known", "_met", "_new", "leaves", "objects")
 
-    def __init__(self, known: dict[int, Any], fresh: bool = False, apart: bool = False) -> None:
+    def __init__(self, known: Mapping[int, Any], fresh: bool = False, apart: bool = False) -> None:
         """``known`` says the token, or the place among the constants, of an object by its id.
 
         ``fresh`` gives every object a token; ``apart`` takes a leaf that is met twice for two.
@@ -207,12 +222,19 @@ def shared(framework: Framework, one: Any, two: Any) -> bool:
     """Whether two arrays, plain or traced, are different ones and writing into one could change the other."""
     if one is two or container_of(type(one)) is not None or container_of(type(two)) is not None:
         return False
+    if framework.array(one) or framework.array(two):
+        return _meet(framework.memory(one), framework.memory(two))
     first, second = framework.plain(one), framework.plain(two)
     if not isinstance(first, ndarray) or not isinstance(second, ndarray):
         return False
     if framework.root(one) is framework.root(two) and _buffer(first) is not _buffer(second):
         return True  # traced arrays that were written into have values of their own, and belong together all the same
     return overlap(first, second)
+
+
+def _meet(one: tuple[int, int, int] | None, two: tuple[int, int, int] | None) -> bool:
+    """Whether two arrays of a framework look into one memory, and at places that are not clearly apart."""
+    return one is not None and two is not None and one[0] == two[0] and one[1] <= two[2] and two[1] <= one[2]
 
 
 def _buffer(array: ndarray) -> Any:

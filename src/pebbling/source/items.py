@@ -19,9 +19,11 @@ from numpy import ndarray
 from ..errors import SourceError
 from ..loops.frameworks import framework_of, numpy_framework
 from ..loops.shelf import Shelf
-from .graph import Builder, Taken
+from .graph import Builder, Taken, is_module
 
 Fetch = Callable[[int], Any]
+UNKNOWN = -1
+"""The length of a range with traced bounds."""
 _DICT_VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 
 
@@ -113,7 +115,8 @@ class Joined(View):
 
     def __init__(self, func: Any, parts: list[View], start: int = 0) -> None:
         self.func, self.parts, self.start = func, parts, start
-        self.length = min([part.length for part in parts], default=0)
+        lengths = [part.length for part in parts]
+        self.length = UNKNOWN if UNKNOWN in lengths else min(lengths, default=0)
         self.sources = [source for part in parts for source in part.sources]
 
     def place(self, where: str) -> None:
@@ -141,6 +144,16 @@ class Joined(View):
             part.check_end()
 
 
+class Spanned(View):
+    """A range whose bounds are known only when a compiled loop runs."""
+
+    def __init__(self, bounds: Sequence[Any]) -> None:
+        self.bounds, self.sources, self.length = bounds, list(bounds), UNKNOWN
+
+    def real(self) -> Any:
+        return range(*self.bounds)
+
+
 def view_of(value: Any) -> View | None:
     """A view of an object whose items can be found by number; ``None`` of any other."""
     cls = type(value)
@@ -150,12 +163,29 @@ def view_of(value: Any) -> View | None:
         return Listed(value)
     if cls is dict:
         return Keyed(value, "keys", value)
+    if is_module(value) and hasattr(value, "__len__") and hasattr(value, "__iter__"):
+        parts = list(value)
+        return Listed(parts) if len(parts) == len(value) else None
     if cls in _DICT_VIEWS:
         mapping = next((one for one in gc.get_referents(value) if isinstance(one, dict)), None)
         return None if type(mapping) is not dict else Keyed(mapping, _DICT_VIEWS[cls], value)
-    if (cls is ndarray or framework_of([value]) is not None) and getattr(value, "ndim", 0) > 0:
+    framework = None if cls is ndarray or _is_of_jax(cls) else framework_of([value])
+    if framework is not None and framework.array(value) and value.ndim > 0:
+        return Listed(tuple(value))  # an iterator over it takes it apart at once, and so sums up its cotangents
+    if (cls is ndarray or _is_of_jax(cls) or framework is not None) and getattr(value, "ndim", 0) > 0:
         return Listed(value)
     return None
+
+
+def spanned(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """``range(*args)``, also of traced bounds where a framework can run a loop over that."""
+    try:
+        return range(*args, **kwargs)
+    except Exception:
+        framework = framework_of(args)
+        if framework is None or framework.compiled is None or kwargs or not 1 <= len(args) <= 3:
+            raise
+        return Spanned(args)
 
 
 def joined(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -169,7 +199,7 @@ def joined(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             start = kwargs["start"] if "start" in kwargs else args[1] if len(args) > 1 else 0
             if type(start) is int:
                 return Joined(func, views, start)
-        if func is builtins.reversed and not kwargs and isinstance(views[0], Listed):
+        if func is builtins.reversed and not kwargs and isinstance(views[0], Listed | Spanned):
             return Joined(func, views)
     return func(*[arg.real() if isinstance(arg, View) else arg for arg in args], **kwargs)
 
@@ -246,8 +276,11 @@ class Consumed:
     def _remember(self, item: Any) -> None:
         taken = Taken({})
         shape = taken.take(item)
-        if framework_of(taken.leaves) is not None:
+        framework = framework_of(taken.leaves)
+        if framework is not None and any(map(framework.level, taken.leaves)):
             raise self._refusal("yields values that are being differentiated", "iterate over list(…) of it")
+        if any(map(is_module, taken.leaves)):
+            raise self._refusal("yields modules of torch", "iterate over list(…) of it")
         for leaf in taken.leaves:
             if type(leaf) is ndarray:
                 self._shelf.lock(leaf)
@@ -303,6 +336,10 @@ def _behind(iterator: Any) -> list[Any]:
         elif depth and not isinstance(one, types.FunctionType):
             waiting += [(value, depth - 1) for value in gc.get_referents(one)]
     return list(found.values())
+
+
+def _is_of_jax(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] in ("jax", "jaxlib")
 
 
 def items_of(iterable: Any, is_for: bool, where: str) -> Any:

@@ -13,8 +13,9 @@ from numpy import ndarray
 
 from ..tree import kind_of
 from .graph import FIXED, NEW
+from .guard import Again, same_mark
 from .opening import Given, Opening
-from .program import QUIET, Again, Leaves, SourceProgram, same_mark
+from .program import QUIET, Leaves, SourceProgram
 from .rewrite import RAISED, RETURNED
 
 

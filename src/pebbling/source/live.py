@@ -39,9 +39,10 @@ class _Exits:
 class Liveness:
     """Finds what each loop of a function needs; ``loops`` has the answers."""
 
-    def __init__(self, function: ast.FunctionDef) -> None:
+    def __init__(self, function: ast.FunctionDef, lasting: bool = True) -> None:
+        """``lasting``: whether functions that are made in an iteration may run after it."""
         self.loops: dict[Loop, Needed] = {}
-        self._always = frozenset(Uses(function.body).captured)
+        self._always = frozenset(Uses(function.body).captured) if lasting else _NONE
         self._block(function.body, self._always, _Exits())
 
     def _block(self, body: Sequence[ast.stmt], out: Names, exits: _Exits) -> Names:

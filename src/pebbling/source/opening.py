@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,14 @@ from numpy import ndarray
 
 from ..tree import kind_of
 from .containers import container_of
-from .entry import RESTORE, SOURCES
+from .entry import SOURCES, restorer
 from .graph import CONST, NEW, SIMPLE, Builder, Shape, shared
 
 if TYPE_CHECKING:
     from .program import Leaves, SourceProgram
+
+
+_MANY = 64  # constants, from which on it is quicker to look twice than to copy the table
 
 
 class Opening(Builder):
@@ -34,6 +38,8 @@ class Opening(Builder):
         self._ids = set(taken or ())
         self._copying = False
         self._ends: list[int] = []
+        self._own: set[int] = set()
+        """The ids of arrays of a framework that were copied for this call."""
 
     def open(self, shapes: Sequence[Shape], lost: Sequence[Shape]) -> list[Any]:
         """The roots; objects that no name reaches any more are made as well."""
@@ -58,6 +64,8 @@ class Opening(Builder):
 
     def leaf(self, value: Any, token: int) -> Any:
         program = self._program
+        if program.framework.array(value):
+            return self._array(value, token)
         if type(value) is not ndarray:
             # Traced values of a greater level are made for this very call.
             return program.framework.share(value) if 0 < program.framework.level(value) <= program.level else value
@@ -73,9 +81,25 @@ class Opening(Builder):
         copied = written and (self._initial or (self._copying and not value.flags.writeable))
         return kind_of(value).copy(value) if copied else value
 
-    def known(self, given: Given) -> dict[int, Any]:
+    def _array(self, value: Any, token: int) -> Any:
+        """An array of a framework: it can't be locked, and is copied wherever the loop may write into it."""
+        written = token in self._program.written or (self._copying and token == NEW)
+        unlocked = self._initial and self._program.facts.trial and not self._program.framework.level(value)
+        if not self._state or not (written or unlocked):
+            return value
+        value = self._program.framework.clone(value)
+        self._own.add(id(value))
+        return value
+
+    def is_private(self, one: Any) -> bool:
+        """Whether an array of a framework was copied for this call."""
+        return id(one) in self._own
+
+    def known(self, given: Given) -> Mapping[int, Any]:
         """The tokens of these objects, and the places of constants, by id."""
         found = {id(one): token for one, token in zip(self.objects, self.tokens) if token != NEW}
+        if len(given.known) > _MANY:
+            return ChainMap(given.known, found)
         found.update(given.known)
         return found
 
@@ -105,20 +129,45 @@ class Opening(Builder):
 class Given:
     """The constants as objects."""
 
-    __slots__ = ("fresh", "known", "leaves", "marks", "objects", "values")
+    __slots__ = ("_own", "fresh", "is_trial", "known", "leaves", "marks", "objects", "values")
 
-    def __init__(self, program: SourceProgram, leaves: Leaves) -> None:
+    def __init__(self, program: SourceProgram, leaves: Leaves, initial: bool = False) -> None:
+        """Before the first step, arrays inside of objects that can't be locked are copies."""
         self.leaves = leaves
-        builder = Opening(program, leaves, ())
+        self._own: set[int] = set()
+        trial = initial and program.facts.trial
+        held = [self._copy(program, leaf) for leaf in leaves[: program.entry.first_const]] if trial else []
+        self.is_trial = bool(self._own)
+        builder = Opening(program, [*held, *leaves[len(held) :]], ())
         self.values = builder.roots(program.entry.const_shapes)
         self.objects = builder.objects
         level = program.framework.level
         self.fresh = any(level(leaf) > program.level for leaf in leaves if type(leaf) not in SIMPLE)
         """Whether they were made for one call alone."""
         self.known: dict[int, Any] = {id(one): (CONST, place) for place, one in enumerate(self.objects)}
-        self.marks = program.marks(self.objects)
+        self.marks = _one_a_memory(program.marks(self.objects), program.framework.memory)
+
+    def _copy(self, program: SourceProgram, leaf: Any) -> Any:
+        if not program.framework.array(leaf) or program.framework.level(leaf):
+            return leaf
+        leaf = program.framework.clone(leaf)
+        self._own.add(id(leaf))
+        return leaf
+
+    def is_private(self, one: Any) -> bool:
+        """Whether an array of a framework was copied for this call."""
+        return id(one) in self._own
+
+
+def _one_a_memory(marks: list[Any], memory: Callable[[Any], tuple[int, int, int] | None]) -> list[Any]:
+    """Arrays of a framework that look into one memory, rows for one, count the writes into it together."""
+    found: dict[Any, Any] = {}
+    for place, one, mark in marks:
+        where = memory(one)
+        found.setdefault(place if where is None else ("memory", where[0]), (place, one, mark))
+    return list(found.values())
 
 
 def _changes(one: Any) -> bool:
     container = container_of(type(one))
-    return container.mutable if container is not None else type(one) in RESTORE
+    return container.mutable if container is not None else restorer(type(one)) is not None

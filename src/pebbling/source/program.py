@@ -13,38 +13,24 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from sys import getrefcount
-from traceback import clear_frames
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numpy import ndarray
 
 from ..engine.numpy.hold import hold, release
-from ..errors import PebblingError, SourceError
+from ..errors import SourceError
 from ..loops.frameworks import Framework
 from .agreed import Agreed
-from .containers import container_of
-from .entry import SOURCES, Entry
-from .escape import check_escape, codes_in
+from .entry import SOURCES, Entry, copying
+from .escape import codes_in
 from .facts import Facts
 from .graph import SIMPLE, Shape, Taken, is_fixed, shared
+from .guard import Again, Guarded, is_leaf
 from .opening import Given, Opening
 from .rewrite import RAISED, RETURNED
-from .suspects import suspects
 
 Leaves = list[Any]
-_BASE_ALONE = 2  # references to the memory of a view that nobody else looks into
-
-
-class Again(SourceError):
-    """The run has to begin anew, knowing more; if it can't, this is the error."""
-
-    def __init__(
-        self, message: str, names: Iterable[str] = (), consts: Iterable[str] = (), width: int = 0, stops: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.names, self.consts, self.width, self.stops = set(names), set(consts), width, stops
 
 
 class Quiet(threading.local):
@@ -72,8 +58,11 @@ class Sink:
         """Forget them."""
 
 
-class SourceProgram:
+class SourceProgram(Guarded):
     """One loop, from one entry."""
+
+    varies = True
+    """Its state may hold other things in one step than in the next."""
 
     def __init__(
         self,
@@ -92,6 +81,7 @@ class SourceProgram:
         self.rich = bool(self.length is None or facts.outs or facts.emits or facts.prints)
         paths = set(facts.written) | facts.promoted_paths
         self.written = entry.written_tokens(paths)
+        self.touched: set[int] = set()
         names = {path[0] for path in paths}
         extra = len(entry.shapes) - len(entry.names)
         self.copied = [name in names for name in [*entry.names, *[SOURCES] * extra]]
@@ -124,8 +114,10 @@ class SourceProgram:
         new = list(state)
         state.clear()
         while start < stop:
-            # The first time one by one, to see how large states become and whether one is refused.
-            end = min(start + 1, stop) if start >= self.reached else stop
+            # The first time one by one, to see how large states become and whether one is refused. An array that can't
+            # be locked is new in every step that may write into it: loops inside may have saved the one before.
+            single = start >= self.reached or (self.mutates and self.framework.execute is not None)
+            end = min(start + 1, stop) if single else stop
             new = self._steps(new, consts, start, end, self.sinks)[1]
             start = end
         return new
@@ -139,9 +131,14 @@ class SourceProgram:
     def functions(self) -> list[Callable[..., Any]]:
         return [self.function]
 
+    def owned(self) -> list[Any]:
+        """Arrays of a framework in the initial state that are copies, because the loop writes into them."""
+        theirs = {id(one) for one in self.entry.originals}
+        return [leaf for leaf in self.first if self.framework.array(leaf) and id(leaf) not in theirs]
+
     def names(self, count: int) -> list[str]:
         shapes = zip([*self.entry.names, *[SOURCES] * count], self.shapes[0][0])
-        found = ["the structure of the state", *[path for name, shape in shapes for path in _paths(shape, name)]]
+        found = ["the structure of the state", *[path for name, shape in shapes for path in paths_of(shape, name)]]
         return [*found, *[f"a value of {self.facts.text}"] * (count - len(found))][:count]
 
     def hold(self, array: ndarray) -> None:
@@ -160,10 +157,10 @@ class SourceProgram:
 
     def _steps(self, state: Leaves, consts: Leaves, start: int, stop: int, emits: list[Any]) -> Any:
         given = self.given
-        if given is None or given.leaves is not consts:
-            given = Given(self, consts)
+        if start == 0 or given is None or given.leaves is not consts:
+            given = Given(self, consts, start == 0)
             # Those of a step with a tape are of no use to any other.
-            self.given = None if given.fresh else given
+            self.given = None if given.fresh or given.is_trial else given
         shapes, lost = self.shapes[state[0]]
         opening = Opening(self, state[1:], given.objects, initial=start == 0, taken=given.known)
         state.clear()
@@ -189,6 +186,7 @@ class SourceProgram:
             QUIET.steps -= 1
         flag, value, new, outs = results
         if flag == RAISED:
+            self._check_intact(given, opening, marks)
             self._raised(value, opening, given)
         self._check_marks(given, opening, marks)
         self.reached = max(self.reached, stop)
@@ -216,6 +214,8 @@ class SourceProgram:
                 f"{self.facts.where}: the state of the loop grows from {self.width} to {size} values", width=2 * size
             )
         leaves = taken.leaves
+        if step == 0:
+            self._check_trial(taken.objects, given, opening)
         if self.mutates:
             self._check_views(taken.objects[: len(written)], written, given, opening)
         number = self._number((tuple(shapes), lost))
@@ -252,13 +252,13 @@ class SourceProgram:
                 if any(id(one) in changing for one in seen):
                     raise SourceError(
                         f"{self.facts.where}: an array is appended to a list and written into later on, which would "
-                        "change what was appended: append a copy (.copy())"
+                        f"change what was appended: append a copy ({copying(self.framework)})"
                     )
         return taken.leaves
 
     def _seen_through(self, one: Any, objects: Sequence[Any]) -> list[Any]:
         """The arrays among some objects that change if one is written into: itself, and those with the same memory."""
-        if not _is_leaf(one) or not _is_kept(one):
+        if not is_leaf(one) or not _is_kept(one):
             return []
         view = self._is_view(one)
         return [
@@ -280,122 +280,13 @@ class SourceProgram:
             self.shapes.append(shape)
         return number
 
-    # What a step must not have done.
-
-    def marks(self, objects: Sequence[Any]) -> list[tuple[int, Any, Any]]:
-        """How traced arrays stand before a step, to see afterwards whether it wrote into them."""
-        mark = self.framework.mark
-        return [
-            (place, one, mark(one))
-            for place, one in enumerate(objects)
-            if type(one) not in SIMPLE and self.framework.level(one)
-        ]
-
-    def _check_marks(self, given: Given, opening: Opening, marks: list[tuple[int, Any, Any]]) -> None:
-        mark = self.framework.mark
-        for place, one, before in given.marks:
-            if not same_mark(mark(one), before):
-                name = self.entry.const_owner(place)
-                raise Again(self._words(name), [name], [name])
-        for place, one, before in marks:
-            token = opening.tokens[place]
-            if not same_mark(mark(one), before):
-                if token >= 0 and token not in self.written:
-                    raise Again(self._words(self.entry.owners[token]), [self.entry.owners[token]])
-                if self.emits_state or opening.shares(one, given):
-                    self._refuse_views(one)
-
-    def _words(self, name: str) -> str:
-        return f"{self.facts.where}: a function that the loop calls writes into {name}"
-
-    def _raised(self, error: Exception, opening: Opening, given: Given) -> None:
-        if isinstance(error, ValueError) and "read-only" in str(error):
-            self._locked(error, opening, given)
-        if isinstance(error, PebblingError):
-            raise error
-        if self.length is not None:
-            message = f"{self.facts.where}: the loop ended with {error!r}"
-            clear_frames(error.__traceback__)
-            error.__traceback__ = None
-            raise Again(message, stops=True)
-
-    def _locked(self, error: ValueError, opening: Opening, given: Given) -> None:
-        """An array was written into that is held: find the names that reach it, and no more of them than necessary."""
-        guesses = list(suspects(error.__traceback__))
-        clear_frames(error.__traceback__)
-        error.__traceback__ = None  # it holds the frames of this run, which is over
-        known = {name for name, copied in zip([*self.entry.names, SOURCES], self.copied) if copied}
-        for touched in guesses:
-            names = {name for name, objects in opening.by_root() if any(self._touches(one, touched) for one in objects)}
-            consts = {
-                self.entry.const_owner(place) for place, one in enumerate(given.objects) if self._touches(one, touched)
-            }
-            if fresh := (names | consts) - known:
-                raise Again(self._words(", ".join(sorted(fresh))), fresh, consts)
-        raise SourceError(
-            f"{self.facts.where}: the loop writes into an array that is needed as it is ({error}): write "
-            "into a copy of it "
-            "(x = x.copy())"
-        )
-
-    def _touches(self, one: Any, touched: set[int]) -> bool:
-        array = self.framework.plain(one) if _is_leaf(one) else None
-        return isinstance(array, ndarray) and (id(array) in touched or id(array.base) in touched)
-
-    def _check_views(self, objects: Sequence[Any], written: list[bool], given: Given, opening: Opening) -> None:
-        """Refuse arrays between two steps that share memory without being one, where one may be written into."""
-        views = [self._is_view(one) for one in objects]
-        if not any(views):
-            return
-        for one, view, changing in zip(objects, views, written):
-            if changing and view and type(one) is ndarray and self._is_foreign(one, opening):
-                self._refuse_views(one)
-            others = [
-                two for two, other, also in zip(objects, views, written) if (view or other) and (changing or also)
-            ]
-            if any(shared(self.framework, one, two) for two in [*others, *(given.objects if changing else ())]):
-                self._refuse_views(one)
-
-    def _is_view(self, one: Any) -> bool:
-        if type(one) is ndarray:
-            return one.base is not None
-        if not _is_leaf(one):
-            return False
-        return self.framework.root(one) is not one or getattr(self.framework.plain(one), "base", None) is not None
-
-    def _is_foreign(self, array: ndarray, opening: Opening) -> bool:
-        base: Any = array.base
-        if type(base) is not ndarray or any(one is base for one in opening.objects):
-            return False
-        return getrefcount(base) > _BASE_ALONE + 1  # one for the name here
-
-    def _refuse_views(self, one: Any) -> None:
-        shape = getattr(one, "shape", "")
-        raise SourceError(
-            f"{self.facts.where}: between two steps, an array of shape {shape} is a view of another one "
-            "that is still in "
-            "use, and the loop writes into arrays: make it a copy (.copy())"
-        )
-
-    def _check_new(self, taken: Taken) -> None:
-        if self.facts.captures:
-            check_escape(self.facts, [*taken.objects, *taken.leaves], self._codes)
-
-
-def same_mark(one: Any, two: Any) -> bool:
-    """Whether two marks of one leaf say that nobody has written into it."""
-    return one is two or (type(one) is int and one == two)
-
 
 def _is_kept(one: Any) -> bool:
     return type(one) is ndarray or not is_fixed(one)
 
 
-def _is_leaf(one: Any) -> bool:
-    return container_of(type(one)) is None
-
-
-def _paths(shape: Shape, root: str) -> list[str]:
+def paths_of(shape: Shape, root: str) -> list[str]:
+    """What each leaf of a shape is called in Python, its root being a name."""
     if type(shape) is not tuple:
         return [root]
     if len(shape) == 2:
@@ -407,4 +298,4 @@ def _paths(shape: Shape, root: str) -> list[str]:
         keys = [f".{name}" for name in rest]
     else:
         keys = [f"[{place}]" for place in range(len(children))]
-    return [path for key, child in zip(keys, children) for path in _paths(child, root + key)]
+    return [path for key, child in zip(keys, children) for path in paths_of(child, root + key)]

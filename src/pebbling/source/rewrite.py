@@ -4,11 +4,16 @@ The loop stays a loop: its function takes the items of some of its steps and run
 so that a replay of many steps costs nothing more than the steps. ``break``, ``return`` and exceptions
 leave it with a flag. Names that may be unbound go in and out as ``UNBOUND`` and are deleted again, so
 that reading one raises what plain Python raises.
+
+The head of a ``while`` is made a function besides, for a framework that compiles the loop: ``and``, ``or``, ``not``
+and chained comparisons, which ask for a truth value at once, go through what that framework makes of them. So does
+the condition of ``if …: break``.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,7 +24,10 @@ from .parse import RUNTIME
 
 ENDED, BROKEN, RETURNED, FAILED_TEST, RAISED = range(5)
 """How a loop ended: with its items, by ``break``, by ``return``, by the test of ``while``, by an exception."""
-_VIEWS = frozenset({"zip", "enumerate", "reversed"})
+_VIEWS = frozenset({"zip", "enumerate", "reversed", "range"})
+_LOGIC = f"{RUNTIME}_logic"
+TESTED = -1
+"""The number of a step of ``while`` whose test has been made elsewhere."""
 
 
 class Rewrite:
@@ -52,8 +60,9 @@ class Rewrite:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             bound.add(node.name)
             return [node]
+        before = _leaving(node, loop) if loop is not None and isinstance(node, ast.If) else []
         self._compound(node, loop, bound)
-        return [node]
+        return [*before, node]
 
     def _compound(self, node: Any, loop: Facts | None, bound: set[str]) -> None:
         if isinstance(node, ast.If):
@@ -91,10 +100,12 @@ class Rewrite:
         own = _own((Uses(inside).stores & self.known) - set(passed), node)
         body = self._body(node, facts, set(within))
         new: list[Any] = _code(f"def {_name('loop', facts)}({', '.join([_name('items', facts), *passed])}): pass", node)
+        new += self._head(node, facts, unbound)
         new[0].body = [
             *own,
             *_delete(dict.fromkeys([*unbound, *[name for name in facts.state if name in deleted]]), node),
             *_code(f"{_name('flag', facts)} = {ENDED}\n{_name('value', facts)} = None", node),
+            *_code(f"{_name('exits', facts)} = {RUNTIME}.exits({_name('items', facts)})" if facts.stops else "", node),
             *_guarded(facts, body, node),
             *_fill(loose, node),
             *_code(
@@ -106,7 +117,7 @@ class Rewrite:
         call = _code(
             f"{_name('flag', facts)}, {_name('value', facts)}, {_tuple([*facts.state, *facts.outs])} = "
             f"{RUNTIME}.run({facts.number}, {_name('loop', facts)}, None, {_tuple(facts.state)}, {_tuple(facts.outs)}, "
-            f"{_tuple(facts.consts)}, {_tuple(facts.emits)})",
+            f"{_tuple(facts.consts)}, {_tuple(facts.emits)}, {_name('test', facts) if _test(node) else None})",
             node,
         )
         if isinstance(node, ast.For):
@@ -136,17 +147,34 @@ class Rewrite:
             entered = bound | (Uses([node.target]).stores - Uses(node.body).deletes)
             new = ast.For(node.target, items, self._block(node.body, facts, entered), [])
             return [ast.copy_location(new, node)]
-        test = _Prints(self.known).visit(node.test)
         first: list[Any] = []
-        if not (isinstance(test, ast.Constant) and test.value):
-            first = _code("if not None:\n    break", node)
-            first[0].test.operand = test
+        if _test(node) is not None:
+            ended = f"{_name('flag', facts)} = {FAILED_TEST}"
+            first = _code(f"if {_name('step', facts)} < 0:\n    pass\nelif not None:\n    {ended}\n    break", node)
+            first[0].body += _bindings(node)
+            first[0].orelse[0].test.operand = _Prints(self.known).visit(node.test)
         counter = ast.Name(_name("step", facts), ast.Store())
         new = ast.For(counter, items, [*first, *self._block(node.body, facts, bound)], [])
-        ended = _code(f"{_name('flag', facts)} = {FAILED_TEST}", node)
-        if first:
-            first[0].body[:0] = ended
         return [ast.copy_location(new, node)]
+
+    def _head(self, node: Loop, facts: Facts, unbound: Sequence[str]) -> list[Any]:
+        """The test of ``while`` as a function: its answer, and the names that it binds, from the other variables."""
+        test = _test(node)
+        if test is None:
+            return []
+        given = [name for name in [*facts.state, *facts.consts] if name not in facts.head]
+        bound = ", ".join(f"{name!r}: {name}" for name in facts.head)
+        new = _code(f"def {_name('test', facts)}({', '.join([_LOGIC, *given])}): return None, {{{bound}}}", node)
+        new[0].body[0].value.elts[0] = _Tests(_LOGIC).visit(_Bound().visit(copy.deepcopy(test)))
+        new[0].body[:0] = [*_delete([name for name in unbound if name in given], node), *_bindings(node)]
+        return new
+
+
+def _test(node: Loop) -> Any:
+    """What a loop asks before each step; ``None`` if nothing."""
+    if isinstance(node, ast.For) or (isinstance(node.test, ast.Constant) and node.test.value):
+        return None
+    return node.test
 
 
 def _return(loop: Facts, value: Any, like: ast.AST) -> list[Any]:
@@ -231,3 +259,84 @@ class _Prints(ast.NodeTransformer):
         return node
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = visit_ClassDef = visit_For = visit_While = _leave
+
+
+def _leaving(node: ast.If, facts: Facts) -> list[Any]:
+    """Change the test of an ``if`` that binds names and leaves a loop: where that is compiled, its exits have the say.
+
+    They are told beforehand what the names would be; the statements for that are returned.
+    """
+    *bindings, last = node.body
+    if not isinstance(last, ast.Break) or not all(map(_binds_names, bindings)):
+        return []
+    exits, kept = _name("exits", facts), _name("kept", facts)
+    binds = any(isinstance(one, ast.NamedExpr) for one in ast.walk(node.test))
+    # What is bound inside of a function, as operands of logic are here, is bound there alone.
+    asked = copy.deepcopy(node.test) if binds else _Tests(exits).visit(copy.deepcopy(node.test))
+    new = _code(f"if {exits} is not None and {exits}.asks(None):\n    pass", node)
+    new[0].test.values[1].args[0] = asked
+    names = sorted(Uses(bindings).stores)
+    new[0].body = [
+        *_fill(names, node),
+        *_code(f"{kept} = {_tuple(names)}", node),
+        *_delete(names, node),
+        *copy.deepcopy(bindings),
+        *_code(f"{exits}.note()", node),
+        *(_code(f"{_tuple(names)} = {kept}", node) if names else []),
+        *_delete(names, node),
+    ]
+    test = _code(f"None if {exits} is None else {exits}.answer", node)[0].value
+    test.body = node.test
+    node.test = test
+    return new
+
+
+def _binds_names(node: ast.stmt) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    names = [one for target in targets for one in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    return isinstance(node, ast.Assign | ast.AugAssign) and all(isinstance(one, ast.Name) for one in names)
+
+
+def _bindings(node: Any) -> list[Any]:
+    """What the head of ``while`` binds, as statements."""
+    found = [one for one in ast.walk(copy.deepcopy(node.test)) if isinstance(one, ast.NamedExpr)]
+    return [ast.copy_location(ast.Assign([one.target], one.value), node) for one in reversed(found)]
+
+
+class _Bound(ast.NodeTransformer):
+    """Names in the place of the expressions that bind them."""
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
+        return ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
+
+
+class _Tests(ast.NodeTransformer):
+    """Logic in the head of ``while``, or of an ``if`` that leaves a loop, without asking for truth values."""
+
+    def __init__(self, logic: str) -> None:
+        self._logic = logic
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        return self._call("every" if isinstance(node.op, ast.And) else "some", node.values, node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        return self._call("none", [node.operand], node) if isinstance(node.op, ast.Not) else node
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) == 1:
+            return node
+        terms = [node.left, *node.comparators]
+        pairs: list[Any] = [
+            ast.copy_location(ast.Compare(copy.deepcopy(left), [op], [right]), node)
+            for left, op, right in zip(terms, node.ops, terms[1:])
+        ]
+        return self._call("every", pairs, node)
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        return node  # inside of other expressions, and and or give their operands
+
+    def _call(self, name: str, parts: Sequence[Any], like: ast.AST) -> Any:
+        new = _code(f"{self._logic}.{name}({', '.join(['lambda: None'] * len(parts))})", like)[0].value
+        for argument, part in zip(new.args, parts):
+            argument.body = self.visit(part)
+        return new

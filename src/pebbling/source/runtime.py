@@ -4,25 +4,60 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy import ndarray
 
 from ..errors import SourceError
 from ..loops.frameworks import Framework, framework_of
 from ..loops.runtime import Options, execute
-from .entry import RESTORE, SOURCES, Entry, private
+from .entry import SOURCES, Entry, private, restorer
 from .escape import check_escape, codes_in
 from .facts import Facts
 from .finish import finish
-from .graph import SIMPLE, UNBOUND, Taken
-from .items import View, items_of, joined, real, view_of
+from .graph import SIMPLE, UNBOUND, Taken, is_module
+from .guard import Again
+from .items import View, items_of, joined, real, spanned, view_of
 from .lean import LeanProgram
-from .program import QUIET, Again, Sink, SourceProgram
+from .program import QUIET, Sink, SourceProgram
 from .rewrite import RAISED, RETURNED
 from .watch import Watch
 
 _MOST_ATTEMPTS = 64
+
+
+class Call(NamedTuple):
+    """A loop that is to run: what the code of a transformed function says of it."""
+
+    facts: Facts
+    options: Options
+    inner: bool
+    """Whether there are loops inside of it."""
+    function: Callable[..., Any]
+    """Runs the steps of given items: ``(items, *state, *consts, *emits) -> flag, value, state, outs``."""
+    test: Callable[..., Any] | None
+    """The head of ``while``: ``(logic, *state, *consts) -> answer, bound``, without the names that it binds itself,
+    which it returns; ``None`` if there is nothing to ask."""
+    iterable: Any
+    state: tuple[Any, ...]
+    outs: tuple[Any, ...]
+    consts: tuple[Any, ...]
+    emits: tuple[Any, ...]
+
+    def plainly(self) -> tuple[Any, ...]:
+        """Run it as plain Python does."""
+        items = real(self.iterable, self.facts.is_for)
+        flag, value, new, last = self.function(items, *self.state, *self.consts, *self.emits)
+        kept = flag in (RETURNED, RAISED)
+        return flag, value, [*new, *[old if kept or one is UNBOUND else one for one, old in zip(last, self.outs)]]
+
+    def entry(self, sources: Sequence[Any], promoted: set[str]) -> Entry:
+        """Which of its objects are state, and which stay; ``promoted`` grows by the constants that must be state."""
+        while True:
+            entry = Entry(self.facts, self.state, self.consts, self.emits, sources, promoted)
+            if not (shared := _shared(entry, self.facts, self.emits) - promoted):
+                return entry
+            promoted |= shared
 
 
 class Runtime:
@@ -32,14 +67,21 @@ class Runtime:
 
     def __init__(self, facts: list[Facts], options: list[Options]) -> None:
         self.facts, self.options = facts, options
+        self._outer = {loop.parent for loop in facts}
         self.listeners: list[Callable[[Facts], None]] = []
         """Told of every loop that runs without a derivative; for ``explain``."""
 
     def view(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """``zip``, ``enumerate`` or ``reversed`` at the head of a loop."""
+        """``zip``, ``enumerate``, ``reversed`` or ``range`` at the head of a loop."""
+        if func is builtins.range:
+            return spanned(args, kwargs)
         if func in (builtins.zip, builtins.enumerate, builtins.reversed):
             return joined(func, args, kwargs)
         return func(*[arg.real() if isinstance(arg, View) else arg for arg in args], **kwargs)
+
+    def exits(self, items: Any) -> Any:
+        """Who decides when a loop over these items is left by ``break``; ``None`` if its code does."""
+        return getattr(items, "exits", None)
 
     def print(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """``print``, unless this step has been run before."""
@@ -54,50 +96,44 @@ class Runtime:
         outs: tuple[Any, ...],
         consts: tuple[Any, ...],
         emits: tuple[Any, ...],
+        test: Callable[..., Any] | None,
     ) -> tuple[Any, ...]:
         """Run a loop: how it ended, the value it returned or raised, and its variables."""
         facts = self.facts[number]
         framework = _followed(facts, iterable, [*state, *consts])
-        if framework is None:
+        inner = number in self._outer
+        call = Call(facts, self.options[number], inner, function, test, iterable, state, outs, consts, emits)
+        if framework is None or framework.idle():
             for tell in self.listeners:
                 tell(facts)
-            return _plain(facts, function, iterable, state, outs, consts, emits)
+            return _plain(call)
         for emit in emits:
             if type(emit) not in (list, Sink):
                 raise SourceError(
                     f"{facts.where}: the loop appends to {type(emit).__name__} objects: use lists for "
                     "what a loop collects"
                 )
-        return self._followed(facts, framework, function, iterable, state, outs, consts, emits)
+        if framework.compiled is not None:
+            return tuple(framework.compiled(call))
+        return self._followed(call, framework)
 
-    def _followed(
-        self,
-        facts: Facts,
-        framework: Framework,
-        function: Callable[..., Any],
-        iterable: Any,
-        state: Sequence[Any],
-        outs: Sequence[Any],
-        consts: Sequence[Any],
-        emits: Sequence[Any],
-    ) -> tuple[Any, ...]:
-        items: Any = items_of(iterable, facts.is_for, facts.where)
+    def _followed(self, call: Call, framework: Framework) -> tuple[Any, ...]:
+        facts, function, emits = call.facts, call.function, call.emits
+        items: Any = items_of(call.iterable, facts.is_for, facts.where)
         stops, width, promoted = facts.stops, facts.width, set(facts.promoted)
         reached = 0
         for _ in range(_MOST_ATTEMPTS):
-            entry = Entry(facts, state, consts, emits, items.sources, promoted)
-            if shared := _shared(entry, facts, emits) - promoted:
-                promoted |= shared
-                continue
+            entry = call.entry(items.sources, promoted)
             entry.check_copies()
             items.check_apart(entry)
-            kind = LeanProgram if entry.is_simple and not facts.captures else SourceProgram
+            lean = entry.is_simple and not facts.captures and framework.execute is None
+            kind = LeanProgram if lean else SourceProgram
             program = kind(facts, function, framework, items, entry, width, stops)
             program.reached = reached
             _make_private(program)
             try:
                 with Watch(function, program):
-                    outcome = execute(program, program.first, list(entry.given.leaves), self.options[facts.number])
+                    outcome = execute(program, program.first, list(entry.given.leaves), call.options)
             except TypeError as error:
                 program.close()
                 if "pickle" in str(error):
@@ -118,7 +154,7 @@ class Runtime:
                 program.close()
                 raise
             facts.width = max(facts.width, program.width if width else 0)
-            return finish(program, outcome, outs, emits)
+            return finish(program, outcome, call.outs, emits)
         raise SourceError(f"{facts.where}: what this loop changes is not to be found out: use pebbling.loop")
 
     def _learned(self, again: Again, facts: Facts, promoted: set[str]) -> bool:
@@ -148,29 +184,29 @@ def _followed(facts: Facts, iterable: Any, values: list[Any]) -> Framework | Non
     taken = Taken({})
     for value in values:
         taken.take(value)
-    return framework_of(taken.leaves)
+    return framework_of(
+        [*taken.leaves, *[one for leaf in taken.leaves if is_module(leaf) for one in leaf.parameters()]]
+    )
 
 
-def _plain(
-    facts: Facts,
-    function: Callable[..., Any],
-    iterable: Any,
-    state: Sequence[Any],
-    outs: Sequence[Any],
-    consts: Sequence[Any],
-    emits: Sequence[Any],
-) -> tuple[Any, ...]:
-    flag, value, new, last = function(real(iterable, facts.is_for), *state, *consts, *emits)
-    kept = flag in (RETURNED, RAISED)
-    values = [*new, *[old if kept or one is UNBOUND else one for one, old in zip(last, outs)]]
-    if framework_of([one for one in values if type(one) not in SIMPLE]) is not None:
+def _plain(call: Call) -> tuple[Any, ...]:
+    facts = call.facts
+    flag, value, values = call.plainly()
+    found = framework_of([one for one in values if type(one) not in SIMPLE])
+    followed = found is not None and not found.idle() and any(map(found.level, values))
+    if followed and found is not None and found.compiled is not None:
+        raise SourceError(
+            f"{facts.where}: the loop makes values that are traced from none that it names: begin with an array "
+            "(jnp.asarray(0.0)), and pass what is traced to the function as an argument"
+        )
+    if followed:
         raise SourceError(
             f"{facts.where}: the loop uses a value that is being differentiated without naming it "
             "(through a generator, "
             "a global or an attribute of one): pass it to the function as an argument, or iterate over list(…)"
         )
     if facts.captures:
-        _check_escape(facts, function, [*values, *emits])
+        _check_escape(facts, call.function, [*values, *call.emits])
     return flag, value, values
 
 
@@ -198,8 +234,8 @@ def _make_private(program: SourceProgram) -> None:
     entry = program.entry
     written = {id(entry.originals[token]) for token in program.written}
     for place, leaf in enumerate(program.first):
-        if type(leaf) in RESTORE or (type(leaf) is ndarray and id(leaf) in written):
-            program.first[place] = private(leaf)
+        if restorer(type(leaf)) or ((type(leaf) is ndarray or program.framework.array(leaf)) and id(leaf) in written):
+            program.first[place] = private(leaf, program.framework)
 
 
 def _check_untouched(program: SourceProgram, again: Again) -> None:

@@ -51,6 +51,12 @@ class _Outer(Options):
 class _SettleOuter(Settle):
     """As many snapshots as fit, and no tapes."""
 
+    @property
+    def whole(self) -> Budget:
+        """The part of this loop and of those inside, for a framework that measures a step with all that is in it."""
+        assert self.budget.memory is not None
+        return Budget(memory=2 * parse_bytes(self.budget.memory))
+
     def __call__(self, node: Any, state: list[Any], consts: list[Any], live: list[bool], wanted: list[bool]) -> Any:
         program, number = node.program, node.program.length
         check_length(self.budget, program)

@@ -38,6 +38,8 @@ def _reached(values: Iterable[Any]) -> set[int]:
         except Exception:  # an object that can't be looked into tells nothing
             continue
         for one in taken.objects:
+            if hasattr(one, "dtype"):
+                found.add(id(one))
             while isinstance(one, ndarray):
                 found.add(id(one))
                 one = one.base

@@ -23,7 +23,7 @@ from numpy import ndarray
 from ..errors import SourceError
 from ..tree import fingerprint
 from .containers import container_of
-from .graph import Taken, is_fixed, overlap
+from .graph import Taken, is_fixed, is_module, overlap
 from .program import SourceProgram, running
 
 _INSTALLED = tuple(
@@ -91,10 +91,21 @@ class _Reach:
         self.waiting: list[Any] = [(function, False)]
         objects = [*program.entry.originals, *program.entry.given.objects]
         self.waiting += [(_owner(one), False) for one in objects]
+        self.modules = [one for one in (*program.entry.leaves, *program.entry.given.leaves) if is_module(one)]
         self.seen: set[int] = {id(one) for one in objects if isinstance(one, FunctionType)}
         self.given = set(self.seen)
 
     def __iter__(self) -> Iterator[tuple[Any, str, str]]:
+        yield from self._of_code()
+        seen: set[int] = set()
+        for module in self.modules:
+            for part in module.modules():
+                if id(part) not in seen and not type(part).__module__.startswith("torch.nn.modules"):
+                    seen.add(id(part))
+                    for name in [one for one in vars(part) if not one.startswith("_")]:
+                        yield vars(part), name, f"{type(part).__name__}.{name}"
+
+    def _of_code(self) -> Iterator[tuple[Any, str, str]]:
         while self.waiting and len(self.seen) < _MOST:
             one, closed = self.waiting.pop()
             key = id(one)
@@ -134,6 +145,7 @@ class _Reach:
                     self.waiting.append((getattr(value, "__func__", value), True))
                 else:
                     self.waiting.append((_owner(value), False))
+                    self.modules += [value] if is_module(value) else []
                     yield function.__globals__, used, f"the global {used}"
 
     def _of_module(self, module: ModuleType, code: CodeType) -> Iterator[tuple[Any, str, str]]:
@@ -175,6 +187,8 @@ def _digest(leaf: Any) -> str | None:
     """Something that tells whether an object that is no container has changed."""
     if is_fixed(leaf) or isinstance(leaf, ndarray) or callable(leaf):
         return None
+    if hasattr(leaf, "_version") and hasattr(leaf, "dtype"):
+        return str(leaf._version)
     try:
         return fingerprint(leaf)
     except Exception:  # it can't be pickled, so nothing can be said about it

@@ -44,7 +44,8 @@ def beside(memory: float | str, first: First, store: Store) -> Course:
     steps = first.program.length
     if not steps:
         return within(memory, first)
-    limit, measured = parse_bytes(memory), measured_for(first)
+    limit = parse_bytes(memory)
+    measured = measured_for(first, limit)
     flying = _IN_FLIGHT * measured.state
     free = limit - measured.working - flying
     if free < 0:

@@ -8,6 +8,7 @@ block after block is the same order.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from ..loops.program import Leaves, Program
-from .reached import now, reached
+from .reached import Edge, now, place_of, reached
 from .sources import Source, WithoutHooks
 from .tapes import Block, Key, Sums, Unknown
 
@@ -42,9 +43,15 @@ class Taper:
         self.program, self.width, self.given, self.written = program, width, given, written
         self.constants = list(constants)
         self.casts, self.looks, self.lets_go = casts, True, False
+        self.apart = casts
+        """Whether only tensors that are leaves outside may be leaves here: autocast remembers its copies of leaves."""
         self.reach: Callable[[int, int], Sequence[int]] = lambda start, stop: range(len(self.constants))
         """Which constants a block may use, by place."""
+        self.learn: Callable[[torch.Tensor], None] | None = None
+        """Takes leaves that steps reach and nobody knew of; without it they are refused."""
         self._edges: dict[int, GradientEdge] = {}
+        self._places: dict[Edge, int] = {}
+        """Where each of the constants is, by the edge that leads to it."""
 
     def add(self, constant: torch.Tensor) -> None:
         """One more constant that is differentiated."""
@@ -53,7 +60,8 @@ class Taper:
     def _edge(self, place: int) -> GradientEdge:
         """Where the gradient of a constant arrives."""
         if place not in self._edges:
-            self._edges[place] = get_gradient_edge(self.constants[place])
+            edge = self._edges[place] = get_gradient_edge(self.constants[place])
+            self._places[place_of(edge)] = place
         return self._edges[place]
 
     def untaped(self) -> AbstractContextManager[Any]:
@@ -61,8 +69,12 @@ class Taper:
         return torch.no_grad()
 
     def cut(self, leaves: Sequence[Any]) -> list[Any]:
-        """Leaves without the graph they came from."""
-        return [leaf.detach() if isinstance(leaf, torch.Tensor) and leaf.requires_grad else leaf for leaf in leaves]
+        """Leaves without the graph they came from; one that occurs twice is one afterwards, too."""
+        made: dict[int, Any] = {}
+        return [
+            made.setdefault(id(leaf), leaf.detach()) if isinstance(leaf, torch.Tensor) and leaf.requires_grad else leaf
+            for leaf in leaves
+        ]
 
     def tape(self, state: Leaves, start: int, stop: int, live: Sequence[bool], leaf: Sequence[bool] = ()) -> Block:
         """Run steps with a tape; ``state`` comes back empty. ``leaf`` marks leaves of the state that stay leaves."""
@@ -88,6 +100,9 @@ class Taper:
                 values = program.advance(values, self.given, start, stop)
         flat = [*values, *outs, *emitted]
         block = Block(start, stop, roots, list(map(_end, flat)), flat, len(outs), counts, flag, {})
+        if self.apart:
+            into = {id(root): get_gradient_edge(root) for root in roots if root is not None}
+            block.into = [None if root is None else into[id(root)] for root in roots]
         if self.looks:
             self._account(block, since)
         if self.lets_go:
@@ -106,8 +121,7 @@ class Taper:
             root = made.get(id(old))
             if root is None:
                 root = self._source(old) if self.lets_go else old.detach().requires_grad_()
-                if self.casts and not (leaf and leaf[place]):
-                    # Autocast remembers its copies of leaves, and a state is none in the middle of a loop.
+                if self.apart and not (leaf and leaf[place]):
                     with torch.enable_grad():
                         root = root.view_as(root)
                 made[id(old)] = root
@@ -121,12 +135,20 @@ class Taper:
 
     def _account(self, block: Block, since: int) -> None:
         """See that every tensor that a block has reached is known."""
-        roots = [get_gradient_edge(root) for root in block.roots if root is not None]
-        found = reached(
-            filter(None, block.ends), since, [*map(self._edge, range(len(self.constants))), *roots], self.casts
-        )
+        for place in range(len(self._edges), len(self.constants)):
+            self._edge(place)
+        ends = {place_of(get_gradient_edge(root)) for root in block.roots if root is not None}
+        found = reached(filter(None, block.ends), since, ChainMap(dict.fromkeys(ends, -1), self._places), self.casts)
+        block.places = sorted({self._places[edge] for edge in found.known if edge in self._places})
+        if self.learn is not None:
+            for leaf in found.leaves:
+                block.places.append(len(self.constants))
+                self.learn(leaf)
+            found.leaves.clear()
         if found.leaves or found.hidden:
             raise Unknown(block, found.leaves, len(found.hidden), self.program.where())
+        if not found.casts:
+            return
         copies: dict[Key, list[GradientEdge]] = {}
         places = {id(constant): place for place, constant in enumerate(self.constants)}
         own = {id(root) for root in block.roots}
@@ -140,22 +162,33 @@ class Taper:
         block.copies = {key: edges[0] for key, edges in copies.items() if len(edges) == 1}
 
     def pull(
-        self, block: Block, cotangents: Sequence[torch.Tensor | None], sums: Sums, wanted: Sequence[bool]
+        self,
+        block: Block,
+        cotangents: Sequence[torch.Tensor | None],
+        sums: Sums,
+        wanted: Sequence[bool],
+        before: Sequence[tuple[int, torch.Tensor]] = (),
     ) -> list[Any]:
         """Cotangents of the leaves of the state before a block, from those of its outputs; ``sums`` go on.
 
-        ``wanted`` marks the constants that are asked for.
+        ``wanted`` marks the constants that are asked for; ``before`` are cotangents that leaves of that state have
+        been given already, by place.
         """
         ends: list[Any] = []
         seeds: list[torch.Tensor] = []
+        arrivals: list[Any] = block.roots if block.into is None or self.lets_go else block.into
+        for place, first in before:
+            ends.append(arrivals[place])
+            seeds.append(first)
         for end, seed in zip(block.ends, cotangents):
             if end is not None and seed is not None:
                 ends.append(end)
                 seeds.append(seed)
-        roots = {id(root): root for root in block.roots if root is not None}
+        roots = {id(root): root for root in arrivals if root is not None}
         if not ends:
             return [None] * len(block.roots)
-        places = [place for place in self.reach(block.start, block.stop) if wanted[place]]
+        reach = self.reach(block.start, block.stop) if block.places is None else block.places
+        places = [place for place in reach if wanted[place]]
         copies = [key for key in block.copies if wanted[key[0]]]
         for place in places:
             running = sums.constants[place]
@@ -168,7 +201,7 @@ class Taper:
                 seeds.append(sums.copies[key])
         inputs: Any = [
             *roots.values(),
-            *[self.constants[place] for place in places],
+            *[one if (one := self.constants[place]).is_leaf else self._edge(place) for place in places],
             *[block.copies[key] for key in copies],
         ]
         if not inputs:
@@ -186,11 +219,11 @@ class Taper:
             if part is not None:
                 sums.copies[key], sums.edges[key] = part, block.copies[key]
         by_root = dict(zip(roots, found))
-        first: set[int] = set()
+        done: set[int] = set()
         result: list[torch.Tensor | None] = []
-        for root in block.roots:
-            result.append(None if root is None or id(root) in first else by_root[id(root)])
-            first.add(id(root))
+        for root in arrivals:
+            result.append(None if root is None or id(root) in done else by_root[id(root)])
+            done.add(id(root))
         return result
 
     def finish(self, sums: Sums) -> None:
@@ -213,4 +246,8 @@ def _nothing(cotangents: tuple[torch.Tensor, ...]) -> tuple[None, ...]:
 
 
 def _end(value: Any) -> GradientEdge | None:
-    return get_gradient_edge(value) if isinstance(value, torch.Tensor) and value.requires_grad else None
+    if not isinstance(value, torch.Tensor) or not value.requires_grad:
+        return None
+    if value.grad_fn is None and value._base is not None:
+        return None  # a view that was made without gradients says that it requires them, and leads nowhere
+    return get_gradient_edge(value)

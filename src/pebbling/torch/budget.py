@@ -11,7 +11,8 @@ Steps that need more than those on trial can exceed the budget by as much.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor
@@ -32,6 +33,9 @@ from .tracked import Tracked
 
 BOOKKEEPING = 48 * 1024
 """The states of random generators and other small tensors of the run itself."""
+UNUSED = 4 * 2**20
+"""Bytes that the allocator of a GPU may count without their being used: it hands out blocks, and up to 1 MiB of one
+that is used again for a smaller tensor stays free."""
 _LEVELS, _MOST_ROOM = 128, 200
 _REMEMBERED = 256
 
@@ -50,12 +54,14 @@ class Measured:
     """What the turn of one step takes on top of its state, its cotangents and the sums."""
     tape: int
     """What every further step of a block adds."""
+    unused: int = 0
+    """What an allocator may waste."""
 
     @property
     def working(self) -> int:
         """What a run needs besides what its schedule keeps."""
         turn = 2 * self.state + self.cotangents + self.sums + self.turn
-        return BOOKKEEPING + max(turn, 2 * self.state + self.forward)
+        return BOOKKEEPING + self.unused + max(turn, 2 * self.state + self.forward)
 
 
 def within(memory: float | str, first: First) -> Course:
@@ -63,7 +69,7 @@ def within(memory: float | str, first: First) -> Course:
     limit, program, steps = parse_bytes(memory), first.program, first.program.length
     if steps == 0 or (steps is None and not program.goes_on(list(first.state), 0)):
         return Course(StoreAll(0), 0) if steps == 0 else Course(Online(1), None)
-    measured = measured_for(first)
+    measured = measured_for(first, limit)
     free = limit - measured.working
     if free < 0:
         refuse(limit, measured, program, measured.working)
@@ -111,12 +117,13 @@ def refuse(limit: int, measured: Measured, program: Program, minimum: int) -> No
     )
 
 
-def measured_for(first: First) -> Measured:
+def measured_for(first: First, limit: int) -> Measured:
     """What a step of this loop takes, measured once."""
     key = signature(first)
     found = _known.get(key)
     if found is None:
-        found = _known[key] = _measure(first)
+        found = _measure_varied(first, limit) if first.varies else _measure(first)
+        found = _known[key] = replace(found, unused=UNUSED if first.ambient.devices else 0)
         while len(_known) > _REMEMBERED:
             _known.popitem(last=False)
     return found
@@ -133,7 +140,7 @@ def signature(first: First) -> Any:
     others = tuple([leaf for leaf in (*first.state, *first.consts) if isinstance(leaf, int | float | str)])
     training = tuple([part.training for module in first.captured.modules.values() for part in module.modules()])
     steps = None if first.program.length is None else min(first.program.length, 3)
-    return codes, forms, others, training, tuple(first.live), steps, tuple(first.ambient.autocast)
+    return codes, forms, others, training, tuple(first.live), steps, tuple(first.ambient.autocast), first.asked
 
 
 def _measure(first: First) -> Measured:
@@ -170,7 +177,58 @@ def _measure(first: First) -> Measured:
     return Measured(size, cotangents, kept, forward, turn, max(two - turn, 1))
 
 
-def _turn(first: First, state: Leaves, start: int, steps: int, sums: Sums, memory: Tracked) -> tuple[int, int]:
+def _measure_varied(first: First, limit: int) -> Measured:
+    """Take the first step and, where there is one, the second on trial; the larger of each figure."""
+    program, taper, width = first.program, first.taper, len(first.state)
+    draws, buffers = first.ambient.draws(), first.buffers.read()
+    state, live = Shelf("", first.written).private(first.state), first.live
+    found: list[Measured] = []
+    try:
+        with torch.no_grad(), without_fast_paths(), Tracked() as memory:
+            for step in range(2 if program.length is None else min(2, program.length)):
+                if program.length is None and not program.goes_on(state, step):
+                    break
+                sums = Sums([None] * len(taper.constants))
+                memory.restart()
+                held = memory.held
+                block = taper.tape(list(state), step, step + 1, live)
+                forward, flag = memory.peak - held, block.flag
+                after, ends = taper.cut(block.values[:width]), [end is not None for end in block.ends[:width]]
+                del block
+                cotangents = _turn(first, state, step, 1, sums, memory, live)[1]
+                turn, _ = _turn(first, state, step, 1, sums, memory, live)
+                kept = _bytes([one for one in sums.constants if one is not None]) + _bytes(list(sums.copies.values()))
+                size = max(_bytes(after), _bytes(state))
+                measured = Measured(size, cotangents, kept, forward, turn, max(turn, 1))
+                # The tapes of two steps, and of the loops inside of them, may be more than there is room for.
+                several = not first.is_outer and program.length is not None and step + 1 < program.length
+                if several and measured.working + turn <= limit:
+                    two, _ = _turn(first, state, step, 2, sums, memory, live)
+                    measured = replace(measured, tape=max(two - turn, 1))
+                found.append(measured)
+                state, live = after, ends
+                if flag:
+                    break
+        extra = sum([one.nbytes for one, two in zip(first.ambient.draws(), draws) if not torch.equal(one, two)])
+        extra += sum([one.nbytes for one in buffers])
+    finally:
+        first.ambient.set(draws)
+        first.buffers.write(buffers)
+    size, cotangents, kept, forward, turn, tape, _ = [max(one) for one in zip(*map(astuple, found))]
+    owned: Any = program
+    copies = _bytes(owned.owned())
+    return Measured(size + extra, cotangents, kept, forward + copies, turn + copies, tape)
+
+
+def _turn(
+    first: First,
+    state: Leaves,
+    start: int,
+    steps: int,
+    sums: Sums,
+    memory: Tracked,
+    live: Sequence[bool] | None = None,
+) -> tuple[int, int]:
     """The peak of a turn, and the bytes of its cotangents."""
     taper = first.taper
     stop = start + steps
@@ -178,12 +236,13 @@ def _turn(first: First, state: Leaves, start: int, steps: int, sums: Sums, memor
         stop = min(stop, first.program.length)
     memory.restart()
     held = memory.held
-    block = taper.tape(list(state), start, stop, first.live)
+    block = taper.tape(list(state), start, stop, first.live if live is None else live)
     seeds: list[Any] = [
         torch.zeros_like(value) if end is not None else None for value, end in zip(block.values, block.ends)
     ]
     nbytes = _bytes(seeds)
     block.values = []
+    sums.constants += [None] * (len(taper.constants) - len(sums.constants))
     taper.pull(block, seeds, sums, [True] * len(taper.constants))
     return max(0, memory.peak - held - nbytes), nbytes
 

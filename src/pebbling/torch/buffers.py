@@ -2,13 +2,15 @@
 
 They are updated once, by the sweep. A replay starts with the values that they had at its snapshot, and
 when the way back is over they hold again what they held before it. Which buffers steps update is
-seen on the first step; one that is updated later for the first time is refused.
+seen on the first step. For one that is updated later for the first time, a loop of a function's source begins anew,
+and any other is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -33,7 +35,7 @@ class Buffers:
         values = list(buffers)
         for places in self._alike(buffers):
             some = [buffers[place] for place in places]
-            flat = torch.cat([one.reshape(-1) for one in some])
+            flat: Any = torch.cat([one.reshape(-1) for one in some])
             for place, one, part in zip(places, some, flat.split([one.numel() for one in some])):
                 values[place] = part.view(one.shape)
         return tuple(values)
@@ -46,7 +48,10 @@ class Buffers:
 
     def settle(self, before: Values) -> None:
         """After a step, tell those that it changed from those it did not; ``before`` was read before it."""
-        self.changed = [not torch.equal(_of(slot), value) for slot, value in zip(self._all, before)]
+        self.changed = [
+            slot[1] in _late.get(slot[0], ()) or not torch.equal(_of(slot), value)
+            for slot, value in zip(self._all, before)
+        ]
         self._still = [(slot, value) for slot, value, one in zip(self._all, before, self.changed) if not one]
         self.only([slot for slot, one in zip(self._all, self.changed) if one])
 
@@ -64,6 +69,16 @@ class Buffers:
             self._groups = list(found.values())
         return self._groups
 
+    def widen(self) -> int:
+        """Put back those that have changed and did not at first, and count them among those that change; how many."""
+        late = [(slot, value) for slot, value in self._still if not torch.equal(_of(slot), value)]
+        for (module, name), value in late:
+            _of((module, name)).data.copy_(value)
+            _late.setdefault(module, set()).add(name)
+        self._still = []
+        self.only([*self.changing, *[slot for slot, _ in late]])
+        return len(late)
+
     def check(self, where: str) -> None:
         """Refuse changes of buffers that did not change at first."""
         for slot, value in self._still:
@@ -73,6 +88,10 @@ class Buffers:
                     "first step, so that its earlier values can't be had for the way back: carry it in the state"
                 )
         self._still = []
+
+
+_late: WeakKeyDictionary[torch.nn.Module, set[str]] = WeakKeyDictionary()
+"""Buffers that loops were seen to update, though not in their first steps."""
 
 
 def _of(slot: Slot) -> torch.Tensor:

@@ -177,7 +177,9 @@ def _of_library(value: Any) -> bool:
     if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, torch.Tensor):
         return False
     if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | np.ufunc) or _is_op(value):
-        origin = getattr(value, "__module__", None) or builtins.__name__
+        # A function that was made by exec() may be of no module at all.
+        unknown = "" if isinstance(value, types.FunctionType) else builtins.__name__
+        origin = getattr(value, "__module__", None) or unknown
         # A function that was compiled or decorated may carry the user's own inside.
         inner = getattr(value, "_torchdynamo_orig_callable", None) or getattr(value, "__closure__", None)
         return inner is None and origin.partition(".")[0] in _KNOWN

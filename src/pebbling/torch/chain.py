@@ -18,6 +18,7 @@ from ..tree import flatten, unflatten
 from ..units import parse_bytes
 from .ambient import Ambient, without_fast_paths
 from .block import Taper
+from .budget import UNUSED
 from .buffers import Buffers
 from .costs import Costs, measure
 from .course import Course
@@ -47,6 +48,7 @@ class Chain(nn.Module):
         self._budget, self._verify = budget, verify
         self._plans: dict[Any, tuple[Fit, list[bool], Costs]] = {}
         self._costs: Costs | None = None
+        self._aside = BOOKKEEPING
         self.plan: Fit | None = None
         """The schedule of the last call, its predicted peak in bytes, its predicted time in seconds and the least."""
 
@@ -60,7 +62,7 @@ class Chain(nn.Module):
         """What another schedule would take on the input of the last call, by what was measured then."""
         if self._costs is None:
             raise PebblingError("nothing is known of this chain yet: call it once with an input that is differentiated")
-        return expect(self._costs, schedule, BOOKKEEPING)
+        return expect(self._costs, schedule, self._aside)
 
     def _links(self) -> list[nn.Module]:
         # Not children(), which gives a module that occurs twice only once.
@@ -116,6 +118,7 @@ class Chain(nn.Module):
                 buffers.only([slot for slot, one in zip(survey.buffers, changed) if one])
                 return plan, buffers
         self._costs = measure(program, taper, leaves, ambient, buffers)
+        self._aside = BOOKKEEPING + (UNUSED if ambient.devices else 0)
         plan = self._settle(self._costs)
         self._plans[key] = plan, list(buffers.changed), self._costs
         return plan, buffers
@@ -123,14 +126,14 @@ class Chain(nn.Module):
     def _settle(self, costs: Costs) -> Fit:
         budget, steps = self._budget, len(costs.modules)
         if budget.memory is not None:
-            return fit(costs, parse_bytes(budget.memory), BOOKKEEPING)
+            return fit(costs, parse_bytes(budget.memory), self._aside)
         schedule: Any = budget.schedule
         if schedule is None:
             slots = default_slots(steps) if budget.slots is None else budget.slots
             schedule = (
                 Uneven([module.forward for module in costs.modules], slots=slots) if steps > 1 else StoreAll(steps)
             )
-        return expect(costs, schedule, BOOKKEEPING)
+        return expect(costs, schedule, self._aside)
 
 
 class _Given:

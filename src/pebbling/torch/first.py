@@ -22,6 +22,7 @@ from .course import Course
 from .passage import Passage
 from .shelf import Shelf, refuse_written, version
 from .tapes import Unknown
+from .varied import VariedPassage, is_varied
 
 
 class First:
@@ -39,19 +40,27 @@ class First:
         self.ambient = Ambient(tensors)
         self.graded = self.captured.compiled or self.ambient.casts
         self.buffers = Buffers(self.captured.buffers())
+        self.varies = is_varied(program)
+        self.asked: Any = None
+        """The budget, where what a step takes depends on it: the loops inside have a part of it."""
+        self.is_outer = False
+        """Whether there are such loops."""
         self.constants: list[torch.Tensor] = []
         given = self._constants()
         self.taper = Taper(program, len(state), given, self._inner, written, self.ambient.casts)
         self.taper.looks = not self.captured.closed or self.ambient.casts
         self.live = [_follows(leaf) for leaf in state]
         self.differentiated = any(self.live) or bool(self.constants)
+        if self.varies:
+            self._learn()
+            return
         partly = any(_could(leaf) and not one for leaf, one in zip(state, self.live))
         if self.taper.looks or self.captured.modules or (self.differentiated and partly):
             self._try()
 
     def passage(self, course: Course, verify: str | bool, store: Store | None, in_bytes: bool) -> Passage:
         """The loop, ready to run on a course."""
-        return Passage(
+        return (VariedPassage if self.varies else Passage)(
             self.program,
             course,
             self.state,
@@ -79,7 +88,7 @@ class First:
             inner = made.get(id(leaf))
             if inner is None:
                 inner = leaf.detach().requires_grad_()
-                if self.ambient.casts and not leaf.is_leaf:
+                if (self.ambient.casts or self.varies) and not leaf.is_leaf:
                     inner = inner.view_as(inner)
                 made[id(leaf)] = inner
                 self.constants.append(leaf)
@@ -95,6 +104,28 @@ class First:
                 self.constants.append(tensor)
                 self._inner.append(tensor)
         return given
+
+    def _learn(self) -> None:
+        """Let the sweep find out what the loop reaches, except for the buffers that it updates."""
+        self.differentiated = self.differentiated or not self.captured.closed
+        # A step may switch autocast on for itself.
+        self.taper.looks = self.taper.apart = True
+        self.taper.learn = self._add
+        if self.captured.buffers():
+            draws, before = self.ambient.draws(), self.buffers.read()
+            program, state = self.program, Shelf("", self.written).private(self.state)
+            try:
+                if program.length or (program.length is None and program.goes_on(state, 0)):
+                    with without_fast_paths():
+                        self.taper.tape(state, 0, 1, self.live)
+                self.buffers.settle(before)
+            finally:
+                self.ambient.set(draws)
+                self.buffers.write(tuple([value for value, one in zip(before, self.buffers.changed) if one]))
+
+    def _add(self, leaf: torch.Tensor) -> None:
+        self.taper.add(leaf)
+        self.constants.append(leaf)
 
     def _try(self) -> None:
         program, state = self.program, Shelf("", self.written).private(self.state)

@@ -52,7 +52,7 @@ class Layers:
 class ChainPassage(Passage):
     """A passage through modules, in which every tensor that can be differentiated is."""
 
-    def followed(self, state: Leaves) -> list[bool]:
+    def followed(self, state: Leaves, step: int) -> list[bool]:
         return [differentiable(leaf) for leaf in state]
 
 

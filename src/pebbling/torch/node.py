@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 import torch
 
-from ..loops.node import Outcome, straight
+from ..drive.settle import Budget
+from ..errors import PebblingError, ReplayError
+from ..loops.node import Outcome, same_values, straight
 from ..loops.plan import check_length
 from ..loops.program import Leaves, Program
 from ..loops.runtime import Options
@@ -16,11 +18,14 @@ from . import functional
 from .ambient import without_fast_paths
 from .captured import capture
 from .first import First
+from .forecast import forecast
 from .once import once
 from .passage import Passage
 from .settle import settle
 from .sharded import Sharded
 from .shelf import Shelf
+from .tapes import Unknown
+from .varied import is_varied
 
 
 def execute(
@@ -32,12 +37,17 @@ def execute(
     store: Store | None = None,
 ) -> Outcome:
     """Run a program plainly, or as one node where something is to be differentiated."""
-    budget = options.settle.budget
+    budget: Budget = getattr(options.settle, "whole", options.settle.budget)
     if store is None:
         check_length(budget, program)
     elif written:
         raise ValueError("a loop whose step writes into its state keeps its snapshots in memory: leave out store=")
     if functional.applies([*state, *consts]):
+        if is_varied(program):
+            raise PebblingError(
+                f"{program.where()}: a loop of a function that pb.checkpoint has transformed can't be taken through a "
+                "transform of torch.func: use backward() or torch.autograd.grad, or write the loop with pb.loop"
+            )
         return functional.execute(program, state, consts, options, written)
     if not torch.is_grad_enabled():
         return _plain(program, state, consts, written)
@@ -46,17 +56,26 @@ def execute(
     with sharded.gathered():
         if sharded:
             captured = capture(program.functions(), [*state, *consts])
-        first = First(program, captured, state, consts, frozenset(written))
-        if not first.differentiated:
-            return _plain(program, state, consts, written)
-        course = settle(budget, first, store)
+        try:
+            first = First(program, captured, state, consts, frozenset(written))
+            if not first.differentiated:
+                return _plain(program, state, consts, written)
+            first.is_outer = budget is not options.settle.budget
+            course = settle(budget, first, store)
+        except Unknown as unknown:
+            raise unknown.refuse() from None
         passage = first.passage(course, options.verify, store, budget.memory is not None)
+        note = getattr(options, "note", None)
+        if note is not None:
+            note(*forecast(first, course))
         passage.sweep()
+        first.taper.learn = None
         outcome = Outcome(
             passage.state, list(passage.outs), [list(part) for part in passage.emitted], passage.flag, passage.steps
         )
         passage.let_go()
-        return Node(passage, first, sharded).call(outcome)
+        node = Node(passage, first, sharded)
+        return node.call(outcome) if node.inputs else outcome
 
 
 def _plain(program: Program, state: Leaves, consts: Leaves, written: Sequence[int]) -> Outcome:
@@ -83,20 +102,29 @@ class Node:
                 self._place[id(tensor)] = len(self.inputs)
                 self.inputs.append(tensor)
         self.traced: list[int] = []
+        self.barred: list[tuple[torch.Tensor, int, str]] = []
+        """Outputs that nobody may write into, how often that was done before, and why not."""
+
+    def check_barred(self) -> None:
+        """Refuse outputs that were written into although they share memory with others."""
+        for tensor, count, reason in self.barred:
+            if tensor._version != count:
+                raise ReplayError(f"{self.passage.program.where()}: {reason}: make one of them a copy (.clone())")
 
     def call(self, outcome: Outcome) -> Outcome:
         """Put the node into the graph; the outcome with outputs that lead to it."""
         width = self.passage.width
         flat = [*outcome.state, *outcome.outs, *[leaf for part in outcome.emitted for leaf in part]]
-        live = self.passage.followed(flat[:width])
-        self.traced = [
-            place for place, leaf in enumerate(flat) if differentiable(leaf) and (place >= width or live[place])
-        ]
+        carrying = [place for place, one in enumerate(self.passage.carrying(flat[:width], flat[width:])) if one]
+        same = same_values(flat, carrying, width + len(outcome.outs))
+        self.traced = [place for place in carrying if place not in same]
         values = [flat[place] for place in self.traced]
         results = _Loop.apply(self, values, *self.inputs)  # type: ignore[no-untyped-call]
         values.clear()
         for place, result in zip(self.traced, results):
             flat[place] = result
+        for place, keeper in same.items():
+            flat[place] = flat[keeper]
         cut = width + len(outcome.outs)
         emitted, at = [], cut
         for part in outcome.emitted:
@@ -141,12 +169,33 @@ class _Loop(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> tuple[Any, ...]:
-        inputs = ctx.saved_tensors  # refuses a graph that was freed, and tensors that were written into
+        try:
+            inputs = ctx.saved_tensors  # refuses a graph that was freed, and tensors that were written into
+        except RuntimeError as error:
+            error.add_note(f"It is needed as it was by the loop over {ctx.node.passage.program.where()}")
+            raise
+        ctx.node.check_barred()
         with torch.no_grad():
             found = ctx.node.back(cotangents, ctx.needs_input_grad[2:])
         if torch.is_grad_enabled():
             found = once(found, [*inputs, *cotangents])
         return (None, None, *found)
+
+
+def bar(leaf: Any, reason: str) -> None:
+    """From now on, refuse to differentiate if somebody has written into an output of a loop."""
+    node = getattr(getattr(leaf, "grad_fn", None), "node", None)
+    if isinstance(node, Node):
+        node.barred.append((leaf.detach(), leaf._version, reason))
+
+
+def memory(leaf: Any) -> tuple[int, int, int] | None:
+    """Which storage a tensor looks into, and its first and last byte there; ``None`` for one without elements."""
+    if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided or leaf.numel() == 0:
+        return None
+    reach = int(sum([(size - 1) * stride for size, stride in zip(leaf.shape, leaf.stride())]))
+    first, size = int(leaf.storage_offset()), leaf.element_size()
+    return leaf.untyped_storage()._cdata, first * size, (first + reach + 1) * size - 1
 
 
 def _follows(leaf: Any) -> bool:

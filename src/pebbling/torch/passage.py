@@ -88,6 +88,9 @@ class Passage:
             else:
                 self._sweep_planned(self.course.schedule)
         self._unwritten()
+        self._check_buffers()
+
+    def _check_buffers(self) -> None:
         self.buffers.check(self.program.where())
 
     def _sweep_planned(self, schedule: Schedule) -> None:
@@ -153,7 +156,7 @@ class Passage:
 
     def _full(self, state: Leaves, step: int) -> tuple[Any, Leaves, Sequence[Any], Sequence[Any]]:
         if self.graded:
-            block = self.taper.tape(list(state), step, step + 1, self.followed(state))
+            block = self.taper.tape(list(state), step, step + 1, self.followed(state, step))
             return self.given_out(block)
         with self.taper.untaped():
             flag, new, outs, part = self.program.full(state, self.taper.given, step)
@@ -170,7 +173,7 @@ class Passage:
         """Steps without a tape; ``state`` comes back empty."""
         if self.graded:
             for step in range(start, stop):
-                state = self.given_out(self.taper.tape(state, step, step + 1, self.followed(state)))[1]
+                state = self.given_out(self.taper.tape(state, step, step + 1, self.followed(state, step)))[1]
             return state
         with self.taper.untaped():
             return self.taper.cut(self.program.advance(state, self.taper.given, start, stop))
@@ -193,7 +196,7 @@ class Passage:
 
     def tape(self, state: Leaves, start: int, stop: int) -> Block:
         """A block of steps with a tape; leaves that a first step is given stay as they are."""
-        live, leaf = self.followed(state), []
+        live, leaf = self.followed(state, start), []
         if start == 0:
             live = [one and _follows(old) for one, old in zip(live, self.first)]
             leaf = [isinstance(old, torch.Tensor) and old.is_leaf for old in self.first]
@@ -210,13 +213,22 @@ class Passage:
         self._consistent(block)
         return block
 
-    def followed(self, state: Leaves) -> list[bool]:
-        """Which leaves of a state in the middle of the loop are differentiated."""
+    def followed(self, state: Leaves, step: int) -> list[bool]:
+        """Which leaves of the state before a step are differentiated."""
         return self.live
+
+    def carrying(self, state: Leaves, others: Leaves) -> list[bool]:
+        """Which outputs of the loop are differentiated: leaves of the final state, and the ``others``."""
+        live = self.followed(state, self.steps)
+        return [*[one and differentiable(leaf) for one, leaf in zip(live, state)], *map(differentiable, others)]
+
+    def arrived(self, block: Block, emitted: list[list[Any]]) -> list[tuple[int, Any]]:
+        """Cotangents of emitted values that a block's own state holds, taken from ``emitted``, by place."""
+        return []
 
     def _consistent(self, block: Block) -> None:
         width = len(block.values) - block.outs - sum(block.emitted)
-        for place, (end, one) in enumerate(zip(block.ends[:width], self.followed(block.values[:width]))):
+        for place, (end, one) in enumerate(zip(block.ends[:width], self.followed(block.values[:width], block.stop))):
             if end is not None and not one:
                 name = self.program.names(width)[place]
                 raise ReplayError(
@@ -270,6 +282,11 @@ class Passage:
         for tensor, count in zip(self._watched, self._versions):
             if tensor._version != count:
                 refuse_written(f"a tensor of shape {tuple(tensor.shape)}", self.program.where())
+
+
+def differentiable(leaf: Any) -> bool:
+    """Whether a derivative could be taken through a leaf."""
+    return isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())
 
 
 def _follows(leaf: Any) -> bool:

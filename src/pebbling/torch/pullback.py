@@ -39,7 +39,7 @@ class Pullbacks:
 
     def __init__(self, call: Call, found: list[torch.Tensor], consts: Leaves, state: Leaves) -> None:
         self.call, self.program, self.width, self.written = call, call.program, call.width, call.written
-        self.given, self.lets_go = list(consts), False
+        self.given, self.lets_go, self.looks = list(consts), False, False
         self.live = [_differentiable(leaf) for leaf in state]
         places = [place for place, leaf in enumerate(consts) if isinstance(leaf, torch.Tensor)]
         before = len(call.state_places)
@@ -113,7 +113,14 @@ class Pullbacks:
         block.outs = len(outs)
         return [*values, *outs, *emitted]
 
-    def pull(self, block: Pulled, cotangents: Sequence[Any], sums: Sums, wanted: Sequence[bool]) -> list[Any]:
+    def pull(
+        self,
+        block: Pulled,
+        cotangents: Sequence[Any],
+        sums: Sums,
+        wanted: Sequence[bool],
+        before: Sequence[tuple[int, torch.Tensor]] = (),
+    ) -> list[Any]:
         """Cotangents of the leaves of the state before a block, from those of its outputs; ``sums`` go on."""
         seeds = [*[cotangents[place] for place in block.carried], *sums.constants]
         assert block.pullback is not None

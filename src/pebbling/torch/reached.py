@@ -7,7 +7,7 @@ numbered in the order they are made, so the three are told apart exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -24,6 +24,8 @@ class Reached(NamedTuple):
     """Copies of leaves in another dtype that autocast made, each with its leaf."""
     hidden: list[Edge]
     """Tensors that are neither leaves nor known: all that is left of them is the node that made them."""
+    known: set[Edge]
+    """Those of the known edges that were met."""
 
 
 def now() -> int:
@@ -37,18 +39,21 @@ def place_of(edge: GradientEdge) -> Edge:
     return edge.node, edge.output_nr
 
 
-def reached(outputs: Iterable[GradientEdge], since: int, known: Iterable[GradientEdge], casts: bool) -> Reached:
+def reached(outputs: Iterable[GradientEdge], since: int, known: Collection[Edge], casts: bool) -> Reached:
     """Walk from the outputs of a step whose first node had number ``since`` or more, as far as ``known`` edges.
 
     ``casts`` says whether autocast may have copied leaves.
     """
-    found = Reached([], {}, [])
+    found = Reached([], {}, [], set())
     seen: set[Any] = set()
     stack = [place_of(output) for output in outputs]
-    ends = {place_of(edge) for edge in known}
+    ends: set[Edge] = set()
     while stack:
         edge = stack.pop()
         node = edge[0]
+        if edge in known:
+            found.known.add(edge)
+            continue
         if edge in ends:
             continue
         leaf = getattr(node, "variable", None)

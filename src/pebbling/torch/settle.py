@@ -28,6 +28,8 @@ def settle(budget: Budget, first: First, store: Store | None) -> Course:
     """The course of a loop that is about to run."""
     steps = first.program.length
     schedule = budget.schedule
+    if first.varies:
+        first.asked = budget.slots, budget.memory
     if schedule is not None:
         if isinstance(schedule, Online) and steps is not None:
             schedule = schedule.ended(steps)

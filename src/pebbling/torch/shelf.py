@@ -79,5 +79,7 @@ def refuse_written(what: str, where: str, cause: Exception | None = None) -> NoR
 def _copied(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
         return leaf.detach().clone()
+    if isinstance(leaf, torch.nn.Module | torch.distributions.Distribution):
+        return leaf  # a copy would have other parameters
     kind = kind_of(leaf)
     return leaf if kind is PLAIN else kind.copy(leaf)

@@ -42,6 +42,10 @@ class Block:
     emitted: list[int]
     flag: Any
     copies: dict[Key, GradientEdge]
+    into: list[GradientEdge | None] | None = None
+    """Where the cotangents of the roots arrive, if it can't be read off them later: somebody may write into them."""
+    places: list[int] | None = None
+    """Which of the constants it has reached; ``None`` if nobody has looked."""
     moved: list[Any] = field(default_factory=list)
     """What of the tape is in host memory."""
 
@@ -53,6 +57,8 @@ class Tapes(Protocol):
     given: Leaves
     constants: list[torch.Tensor]
     lets_go: bool
+    looks: bool
+    """Whether it sees to it that every tensor that steps reach is known."""
 
     def untaped(self) -> AbstractContextManager[Any]:
         """Where steps run that nobody will reverse here."""
@@ -63,8 +69,18 @@ class Tapes(Protocol):
     def tape(self, state: Leaves, start: int, stop: int, live: Sequence[bool], leaf: Sequence[bool] = ()) -> Any:
         """Run steps with a tape; ``state`` comes back empty. ``leaf`` marks leaves of the state that stay leaves."""
 
-    def pull(self, block: Any, cotangents: Sequence[Any], sums: Sums, wanted: Sequence[bool]) -> list[Any]:
-        """Cotangents of the leaves of the state before a block, from those of its outputs; ``sums`` go on."""
+    def pull(
+        self,
+        block: Any,
+        cotangents: Sequence[Any],
+        sums: Sums,
+        wanted: Sequence[bool],
+        before: Sequence[tuple[int, torch.Tensor]] = (),
+    ) -> list[Any]:
+        """Cotangents of the leaves of the state before a block, from those of its outputs; ``sums`` go on.
+
+        ``before`` are cotangents that leaves of that state have been given already, by place.
+        """
 
     def finish(self, sums: Sums) -> None:
         """What is left to do once every block has been taken back."""

@@ -73,7 +73,9 @@ class WayBack:
 
     def _pull(self, block: Block) -> int:
         cotangents, self.cotangents = self.cotangents, []
+        before: list[tuple[int, Any]] = []
         if self.passage.program.rich:
+            before = self.passage.arrived(block, self.emitted)
             cotangents += self.outs if block.stop == self.passage.steps else [None] * block.outs
             for parts in self.emitted[block.start : block.stop]:
                 cotangents += parts
@@ -83,7 +85,7 @@ class WayBack:
         offload, tapes = self.passage.offload, self.passage.tapes
         if offload is not None and tapes:
             offload.expect(tapes[-1].moved)
-        self.cotangents = self.passage.taper.pull(block, cotangents, self.sums, self.wanted)
+        self.cotangents = self.passage.taper.pull(block, cotangents, self.sums, self.wanted, before)
         if offload is not None:
             offload.release(block.moved)
         return block.start

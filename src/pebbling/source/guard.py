@@ -1,0 +1,226 @@
+"""What a step must not have done: write into what is needed as it was, keep views of what is written into.
+
+NumPy's arrays are locked while they are needed, and NumPy raises at the line that writes. Arrays of a framework can't
+be; torch raises where one is a leaf that requires gradients, and counts the writes into any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from sys import getrefcount
+from traceback import clear_frames
+from types import CodeType
+from typing import Any
+
+from numpy import ndarray
+
+from ..errors import PebblingError, SourceError
+from ..loops.frameworks import Framework
+from .containers import container_of
+from .entry import SOURCES, Entry, copying
+from .escape import check_escape
+from .facts import Facts
+from .graph import SIMPLE, Taken, shared
+from .opening import Given, Opening
+from .suspects import suspects
+
+_BASE_ALONE = 2  # references to the memory of a view that nobody else looks into
+
+
+class Again(SourceError):
+    """The run has to begin anew, knowing more; if it can't, this is the error."""
+
+    def __init__(
+        self, message: str, names: Iterable[str] = (), consts: Iterable[str] = (), width: int = 0, stops: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.names, self.consts, self.width, self.stops = set(names), set(consts), width, stops
+
+
+class Guarded:
+    """A program that looks at every step from outside."""
+
+    facts: Facts
+    framework: Framework
+    entry: Entry
+    length: int | None
+    written: set[int]
+    touched: set[int]
+    """Tokens of arrays of a framework that a step has written into indeed."""
+    copied: list[bool]
+    emits_state: bool
+    _codes: set[CodeType]
+
+    def marks(self, objects: Sequence[Any]) -> list[tuple[int, Any, Any]]:
+        """How traced arrays stand before a step, to see afterwards whether it wrote into them."""
+        mark, level, array = self.framework.mark, self.framework.level, self.framework.array
+        return [
+            (place, one, mark(one))
+            for place, one in enumerate(objects)
+            if type(one) not in SIMPLE and (level(one) or array(one))
+        ]
+
+    def _check_intact(self, given: Given, opening: Opening, marks: list[tuple[int, Any, Any]]) -> None:
+        """Refuse a write into an array from before the loop that can't be locked: the loop can't begin anew."""
+        mark, array = self.framework.mark, self.framework.array
+        for place, one, before in given.marks:
+            if array(one) and not given.is_private(one) and not same_mark(mark(one), before):
+                self._refuse_written(self.entry.const_owner(place))
+        for place, one, before in marks:
+            if array(one) and not opening.is_private(one) and not same_mark(mark(one), before):
+                originals = self.entry.originals
+                if opening.tokens[place] >= 0 or any(shared(self.framework, one, two) for two in originals):
+                    self._refuse_written(self._name_of(opening, place))
+
+    def _check_marks(self, given: Given, opening: Opening, marks: list[tuple[int, Any, Any]]) -> None:
+        mark = self.framework.mark
+        self._check_intact(given, opening, marks)
+        for place, one, before in given.marks:
+            if not same_mark(mark(one), before):
+                name = self.entry.const_owner(place)
+                raise Again(self._words(name), [name], [name])
+        for place, one, before in marks:
+            token = opening.tokens[place]
+            if not same_mark(mark(one), before):
+                self.touched.add(token)
+                if self.framework.array(one) and not opening.is_private(one):
+                    name = self._name_of(opening, place)
+                    raise Again(self._words(name), [name])
+                if token >= 0 and token not in self.written:
+                    raise Again(self._words(self.entry.owners[token]), [self.entry.owners[token]])
+                if self.emits_state or opening.shares(one, given):
+                    self._refuse_views(one)
+
+    def _check_trial(self, objects: Sequence[Any], given: Given, opening: Opening) -> None:
+        """Begin anew without copies for the first step if a view of one is kept: it is to be one of the array."""
+        copies = [one for one in given.objects if given.is_private(one)]
+        copies += [
+            one
+            for one, token in zip(opening.objects, opening.tokens)
+            if opening.is_private(one) and token not in self.written
+        ]
+        if any(shared(self.framework, one, two) for two in copies for one in objects):
+            self.facts.trial = False
+            raise Again(f"{self.facts.where}: the loop keeps views of an array from before it")
+
+    def _refuse_written(self, name: str) -> None:
+        """An array was written into that is not locked, so that what it was is lost."""
+        raise SourceError(
+            f"{self._words(name)}, which is needed as it was when steps are run again: write into a copy of it (x = "
+            "x.clone()), or in the loop itself, where it can be seen"
+        )
+
+    def _name_of(self, opening: Opening, place: int) -> str:
+        begin = 0
+        for name, objects in opening.by_root():
+            begin += len(objects)
+            if place < begin:
+                return name
+        return f"a variable of {self.facts.text}"
+
+    def _words(self, name: str) -> str:
+        return f"{self.facts.where}: a function that the loop calls writes into {name}"
+
+    def _raised(self, error: Exception, opening: Opening, given: Given) -> None:
+        if isinstance(error, ValueError) and "read-only" in str(error):
+            self._locked(error, opening, given)
+        if isinstance(error, RuntimeError) and "requires grad is being used in an in-place" in str(error):
+            self._locked(error, opening, given)
+        if isinstance(error, PebblingError):
+            raise error
+        if self.length is not None:
+            message = f"{self.facts.where}: the loop ended with {error!r}"
+            clear_frames(error.__traceback__)
+            error.__traceback__ = None
+            raise Again(message, stops=True)
+
+    def _locked(self, error: Exception, opening: Opening, given: Given) -> None:
+        """An array was written into that is held: find the names that reach it, and no more of them than necessary."""
+        guesses = list(suspects(error.__traceback__))
+        clear_frames(error.__traceback__)
+        error.__traceback__ = None  # it holds the frames of this run, which is over
+        known = {name for name, copied in zip([*self.entry.names, SOURCES], self.copied) if copied}
+        for touched in guesses:
+            names = {name for name, objects in opening.by_root() if any(self._touches(one, touched) for one in objects)}
+            consts = {
+                self.entry.const_owner(place) for place, one in enumerate(given.objects) if self._touches(one, touched)
+            }
+            if fresh := (names | consts) - known:
+                raise Again(self._words(", ".join(sorted(fresh))), fresh, consts)
+        raise SourceError(
+            f"{self.facts.where}: the loop writes into an array that is needed as it is ({error}): write "
+            "into a copy of it "
+            f"(x = x{copying(self.framework)})"
+        )
+
+    def _touches(self, one: Any, touched: set[int]) -> bool:
+        if self.framework.array(one):
+            return id(one) in touched
+        array = self.framework.plain(one) if is_leaf(one) else None
+        return isinstance(array, ndarray) and (id(array) in touched or id(array.base) in touched)
+
+    def _check_views(self, objects: Sequence[Any], written: list[bool], given: Given, opening: Opening) -> None:
+        """Refuse arrays between two steps that share memory without being one, where one may be written into."""
+        if self.framework.execute is not None:
+            self._check_arrays(objects, written, given)
+            return
+        views = [self._is_view(one) for one in objects]
+        if not any(views):
+            return
+        for one, view, changing in zip(objects, views, written):
+            if changing and view and type(one) is ndarray and self._is_foreign(one, opening):
+                self._refuse_views(one)
+            others = [
+                two for two, other, also in zip(objects, views, written) if (view or other) and (changing or also)
+            ]
+            if any(shared(self.framework, one, two) for two in [*others, *(given.objects if changing else ())]):
+                self._refuse_views(one)
+
+    def _check_arrays(self, objects: Sequence[Any], written: list[bool], given: Given) -> None:
+        """The same for arrays of a framework: by the memory that they look into."""
+        by_memory: dict[int, list[tuple[Any, bool]]] = {}
+        for one, changing in [*zip(objects, written), *[(one, False) for one in given.objects]]:
+            memory = self.framework.memory(one)
+            if memory is not None:
+                by_memory.setdefault(memory[0], []).append((one, changing))
+        for arrays in by_memory.values():
+            for one, changing in arrays:
+                if changing and any(shared(self.framework, one, two) for two, _ in arrays):
+                    self._refuse_views(one)
+
+    def _is_view(self, one: Any) -> bool:
+        if type(one) is ndarray:
+            return one.base is not None
+        if not is_leaf(one):
+            return False
+        if self.framework.array(one):
+            return True  # whether it is one depends on whose memory it looks into
+        return self.framework.root(one) is not one or getattr(self.framework.plain(one), "base", None) is not None
+
+    def _is_foreign(self, array: ndarray, opening: Opening) -> bool:
+        base: Any = array.base
+        if type(base) is not ndarray or any(one is base for one in opening.objects):
+            return False
+        return getrefcount(base) > _BASE_ALONE + 1  # one for the name here
+
+    def _refuse_views(self, one: Any) -> None:
+        shape = getattr(one, "shape", "")
+        raise SourceError(
+            f"{self.facts.where}: between two steps, an array of shape {shape} is a view of another one "
+            "that is still in "
+            f"use, and the loop writes into arrays: make it a copy ({copying(self.framework)})"
+        )
+
+    def _check_new(self, taken: Taken) -> None:
+        if self.facts.captures:
+            check_escape(self.facts, [*taken.objects, *taken.leaves], self._codes)
+
+
+def same_mark(one: Any, two: Any) -> bool:
+    """Whether two marks of one leaf say that nobody has written into it."""
+    return one is two or (type(one) is int and one == two)
+
+
+def is_leaf(one: Any) -> bool:
+    """Whether an object is not taken apart."""
+    return container_of(type(one)) is None
