@@ -1,5 +1,7 @@
 """Steps are counted while the compiled program runs: the number is the proven minimum."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,6 +50,42 @@ def test_length_and_bounds_known_at_run_time_only(slots):
         assert calls.of(gradient, 0.7, 4, steps) == offline(steps, slots)
         assert_same(gradient(0.7, 4, steps), jax.grad(plain)(0.7, steps, 4))
     assert gradient(0.7, 4, -3) == 1.0
+
+
+@pytest.mark.parametrize("run", ["known", "counted"])
+def test_evaluations_are_numbered_anew_where_there_are_many(run, monkeypatch):
+    from pebbling.jax import engine
+
+    monkeypatch.setattr(engine, "MOST_NUMBERED", 50)
+    calls = Calls()
+
+    def body(i, y):
+        calls.mark()
+        return jnp.sin(y) * 1.1 + i * 0.01
+
+    gradient = jax.jit(jax.grad(lambda x, n: pj.fori_loop(0, 60 if run == "known" else n, body, x, slots=4)))
+    assert calls.of(gradient, 0.7, 60) == offline(60, 4)
+    assert_same(gradient(0.7, 60), jax.grad(plain)(0.7, 60))
+
+
+def kernels_of_a_row(program):
+    """How many operations the loop has that runs a row, its own three loops included."""
+    text = program.compile().as_text()
+    loops = [re.findall(r" = .* (fusion|copy|while|dynamic-[a-z-]+)\(", part) for part in text.split("\n\n")]
+    (row,) = [found for found in loops if found.count("while") == 3]
+    return len(row)
+
+
+@pytest.mark.parametrize("slots", [5, 10, 100])
+def test_a_row_is_few_kernels(slots):
+    """XLA runs a loop body of more than eight kernels as a graph on CPUs, which takes several times as long."""
+
+    def loop(x, n):
+        return jnp.sum(pj.fori_loop(0, n, lambda i, y: jnp.tanh(0.9 * y + 0.1), x, slots=slots))
+
+    x = jnp.ones(256)
+    assert kernels_of_a_row(jax.jit(jax.grad(lambda x: loop(x, 1000))).lower(x)) <= 7
+    assert kernels_of_a_row(jax.jit(jax.grad(loop)).lower(x, 1000)) <= 8
 
 
 def test_default_slots_advance_no_step_more_than_twice():
@@ -102,6 +140,18 @@ def test_the_online_plan_goes_on_past_its_table(monkeypatch):
     finally:
         greedy.table.cache_clear()
         greedy.after_table.cache_clear()
+
+
+def test_a_loop_of_unknown_length_does_not_keep_its_counters():
+    def run(x, n):
+        return pj.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 2, jnp.sin(c[1]), c[2]), (3, x, 0.5), slots=4)
+
+    (eqn,) = [e for e in jax.make_jaxpr(run)(0.7, 20).eqns if e.primitive.name == "checkpointed_while"]
+    assert eqn.params["sizes"][2] == 1
+    assert [int(run(0.7, n)[0]) for n in (0, 3, 4, 20, 21)] == [3, 3, 5, 21, 21]
+    lengths = jnp.array([0, 4, 21, 9])
+    assert jax.vmap(lambda n: run(0.7, n)[0])(lengths).tolist() == [3, 5, 21, 9]
+    assert float(run(0.7, 20)[2]) == 0.5
 
 
 def test_second_order_counts_do_not_grow_with_the_steps():

@@ -40,6 +40,18 @@ def test_states_for_each_slot_and_three_more(slots):
     assert temporary(counted({"slots": slots}), STATE, WEIGHTS, 200) <= bound
 
 
+@pytest.mark.parametrize("slots", [5, 32, 100])
+def test_control_takes_little_room(slots):
+    """Small states: beside three of them, what the plan of a loop of unknown length needs is a few numbers a slot."""
+    x = jnp.ones(256)
+    step = lambda y: jnp.tanh(0.9 * y + 0.1)  # noqa: E731
+    forever = lambda x, n: pj.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, step(c[1])), (0, x), slots=slots)[1]  # noqa: E731
+    counted = lambda x, n: pj.fori_loop(0, n, lambda i, y: step(y), x, slots=slots)  # noqa: E731
+    for run in (forever, counted):
+        found = temporary(lambda x, n, run=run: jnp.sum(run(x, n)), x, 1000, argnums=0)
+        assert found <= (slots + 3) * x.nbytes + 1024 + 64 * slots
+
+
 def test_memory_does_not_grow_with_the_steps_in_second_order():
     def second(steps):
         def run(x):

@@ -1,5 +1,9 @@
 """Rows run on a toy machine: every step is reversed from its own state, for the evaluations that the plan promises."""
 
+from math import comb
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +11,7 @@ from hypothesis import strategies as st
 
 import pebbling as pb
 from pebbling.chain import binomial
+from pebbling.jax import planner
 from pebbling.jax.rows import binomial_rows, schedule_rows
 
 
@@ -77,3 +82,47 @@ def test_no_rows_without_steps():
     with pytest.raises(ValueError, match="0 steps"):
         schedule_rows(pb.Revolve(0, 3))
     assert binomial_rows(1, 1).backward.dtype == np.int32
+
+
+def planned(steps, slots):
+    """The rows of the way back as they are planned while a program runs."""
+    positions = np.full(slots + 1, planner.NOWHERE)
+    positions[0] = 0
+    for start, ahead, store, length in binomial_rows(steps, slots).forward:
+        positions[store : store + length] = start + ahead + 1 + np.arange(length)
+    top = int(np.sum(positions < planner.NOWHERE)) - 1
+    held = planner.hold(jnp.asarray(positions), top, jnp.int32(steps))
+    row = jax.jit(lambda held, top: planner.back_row(slots, held, top, jnp.int32(0)))
+    place = jax.jit(lambda held, vector: planner.place(held, planner.Marks(vector)))
+    found = []
+    while planner.end(held, top) > 0:
+        vector = row(held, top)
+        held = place(held, vector)
+        found.append(np.asarray(vector)[:-1].tolist())
+        marks = planner.Marks(np.asarray(vector))
+        top = marks.top - marks.until - 1
+    return found
+
+
+@pytest.mark.parametrize(("steps", "slots"), [(1, 1), (9, 1), (40, 2), (90, 3), (90, 5), (200, 9), (60, 30), (30, 30)])
+def test_rows_planned_at_run_time_are_those_of_the_table(steps, slots):
+    row = planner.Row(*binomial_rows(steps, slots).backward.T)
+    listed = np.stack(planner.marks(row, 0, 0)[:-1], 1).tolist()
+    found = planned(steps, slots)
+    assert len(found) == len(listed)
+    for mine, other in zip(found, listed):
+        reverses = other[4] > other[3]
+        assert mine[: 8 if reverses else 6] == other[: 8 if reverses else 6]
+
+
+@pytest.mark.parametrize("slots", [2, 5, 10, 40])
+def test_the_split_at_run_time_is_the_largest_optimal_one(slots):
+    """For all lengths that a loop of up to 2³¹ steps comes to."""
+    most = next(r for r in range(2, 15) if comb(slots + r, r) > 2**31 or r == 14)
+    for top in {0, slots // 2, slots - 1}:
+        left = slots - top
+        far = [comb(left + r, r) + more for r in range(2, most) for more in (0, 1)]
+        lengths = np.array([*range(left + 2, 60), *(n for n in far if n < 2**31 - 1)], np.int32)
+        found = jax.jit(jax.vmap(lambda n, top=top: planner.split(slots, n, jnp.int32(top))))(lengths)
+        expected = [n - 1 if left == 1 else binomial.longest_runs(n, left) for n in lengths.tolist()]
+        assert found.tolist() == expected

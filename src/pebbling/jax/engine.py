@@ -4,11 +4,17 @@ Snapshots live in one buffer per leaf of the state, updated in place; the rows a
 or come from ``planner`` while the program runs. There is no conditional in here: XLA would copy the
 whole buffer through it. Each store comes right after the step that made the state, for a store
 before a step makes XLA copy that state.
+
+Where a step takes less than a microsecond, the kernels beside it count: on CPUs each costs about a
+tenth of such a step, and a loop body of more than eight of them several times that, for XLA then runs
+it as a graph. Hence a row is one vector, each number of which is read inside the kernel that needs it,
+and the evaluations of a row are numbered through its three loops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import jax.numpy as jnp
@@ -22,8 +28,10 @@ Arrays: TypeAlias = list[Any]
 Step: TypeAlias = Callable[[Any, Arrays], Arrays]
 Emit: TypeAlias = Callable[..., tuple[Arrays, Arrays]]
 
-_READ = ("load", "start", "middle", "stop", "shift", "lift", "last", "until")
-"""What running a backward row reads of it."""
+NEVER = np.int32(2**31 - 1)
+"""A number that no count comes to."""
+MOST_NUMBERED = 1 << 30
+"""Evaluations are numbered through the rows of a way back, and anew from a row on that begins beyond this."""
 
 
 def take(buffers: Sequence[Any], slot: Any) -> Arrays:
@@ -54,24 +62,42 @@ def loop(start: Any, stop: Any, body: Callable[[Any, Any], Any], value: Any) -> 
     return lax.fori_loop(jnp.int32(start), jnp.int32(stop), body, value)
 
 
+def count_to(stop: Callable[[], Any], body: Callable[..., tuple[Any, ...]], number: Any, *value: Any) -> Any:
+    """Run ``body(number, *value) -> value`` for the numbers after ``number`` up to ``stop()``; number and value after.
+
+    The remainder changes no number: it makes XLA compute each of them once. A mere sum it would
+    compute again inside every kernel that reads it, and copy the number before at each step for that.
+    """
+
+    def one(c: tuple[Any, ...]) -> tuple[Any, ...]:
+        following = lax.rem(c[0] + 1, NEVER)
+        return following, *body(following, *c[1:])
+
+    return lax.while_loop(lambda c: c[0] < stop(), one, (number, *value))
+
+
 def sweep(step: Emit, state: Arrays, outputs: Arrays, table: np.ndarray, slots: int, steps: int) -> tuple[Arrays, ...]:
     """All steps forward, with snapshots where the rows say; final state, outputs, buffers."""
-
-    def run_row(row: _Listed, carried: tuple[Any, Arrays, Arrays, Arrays]) -> tuple[Any, Arrays, Arrays, Arrays]:
-        def one(c: tuple[Any, Arrays, Arrays, Arrays]) -> tuple[Any, Arrays, Arrays, Arrays]:
-            i, x, ys, buffers = c
-            x, ys = step(i, x, ys)
-            return i + 1, x, ys, put(buffers, x, row.shift + i)
-
-        i, x, ys, buffers = carried
-        i, x, ys = lax.while_loop(lambda c: c[0] < row.middle, lambda c: (c[0] + 1, *step(*c)), (i, x, ys))
-        return lax.while_loop(lambda c: c[0] < row.stop, one, (i, x, ys, buffers))
-
     start, ahead, store, run = table.T
     middle = start + ahead
-    rows = _Listed.table(middle=middle, stop=middle + run, shift=store - middle)
+    rows = jnp.asarray(np.stack([middle, middle + run, store - middle - 1], 1))
+
+    def ahead_of(number: Any, x: Arrays, ys: Arrays) -> tuple[Arrays, Arrays]:
+        return step(number - 1, x, ys)
+
+    def run_row(q: Any, carried: tuple[Any, Arrays, Arrays, Arrays]) -> tuple[Any, ...]:
+        number, x, ys, buffers = carried
+        (row,) = take([rows], q)
+
+        def keep(number: Any, x: Arrays, ys: Arrays, buffers: Arrays) -> tuple[Arrays, Arrays, Arrays]:
+            x, ys = ahead_of(number, x, ys)
+            return x, ys, put(buffers, x, row[2] + number)
+
+        number, x, ys = count_to(lambda: row[0], ahead_of, number, x, ys)
+        return count_to(lambda: row[1], keep, number, x, ys, buffers)
+
     carried = (jnp.int32(0), state, outputs, room(state, slots))
-    _, x, ys, buffers = loop(0, len(table), lambda q, c: run_row(rows(q), c), carried)
+    _, x, ys, buffers = loop(0, len(table), run_row, carried)
     done = int(middle[-1] + run[-1]) if len(table) else 0
     x, ys = loop(done, steps, lambda i, c: step(i, *c), (x, ys))
     return x, ys, buffers
@@ -80,38 +106,42 @@ def sweep(step: Emit, state: Arrays, outputs: Arrays, table: np.ndarray, slots: 
 def sweep_counted(step: Step, state: Arrays, slots: int, count: Any) -> tuple[Arrays, Any, Arrays]:
     """All steps forward, as many as a run-time count says; final state, ledger of the snapshots, buffers."""
 
-    def more(carried: tuple[Any, ...]) -> Any:
-        return carried[-1][1] < count - 1
+    def ahead_of(number: Any, x: Arrays) -> tuple[Arrays]:
+        return (step(number - 1, x),)
 
     def run_row(carried: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, buffers, positions, (top, at) = carried
-        row, positions = planner.first_row(slots, positions, top, at, count)
-        middle = at + row.ahead
-        x = loop(at, middle, step, x)
+        number, x, buffers, positions, row = carried
 
-        def one(i: Any, c: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
-            x = step(i, c[0])
-            return x, put(c[1], x, row.store + (i - middle))
+        def keep(number: Any, x: Arrays, buffers: Arrays) -> tuple[Arrays, Arrays]:
+            x = step(number - 1, x)
+            return x, put(buffers, x, row[2] + number)
 
-        x, buffers = loop(middle, middle + row.run, one, (x, buffers))
-        return x, buffers, positions, (row.store + row.run - 1, middle + row.run)
+        number, x = count_to(lambda: row[0], ahead_of, number, x)
+        number, x, buffers = count_to(lambda: row[1], keep, number, x, buffers)
+        positions = planner.first_place(positions, row)
+        return number, x, buffers, positions, planner.first_row(slots, row[2] + number, number, count)
 
-    start = (jnp.int32(0), jnp.int32(0))
-    x, buffers, positions, (_, at) = lax.while_loop(
-        more, run_row, (state, room(state, slots + 1), planner.empty(slots), start)
-    )
+    nothing = jnp.zeros(3, jnp.int32)
+    start = (jnp.int32(0), state, room(state, slots + 1), planner.empty(slots), nothing)
+    at, x, buffers, positions, _ = lax.while_loop(lambda c: c[0] < count - 1, run_row, start)
     return loop(at, count, step, x), planner.ledger(positions), buffers
 
 
 def way_back(step: Step, back: Emit, buffers: Arrays, carried: Arrays, outputs: Arrays, rows: Rows) -> tuple[Any, ...]:
     """Reverse all steps, the rows being known; what is carried back, and what each step gives."""
-    row = planner.Row(*rows.backward.T)
-    listed = _Listed.table(**{name: getattr(row, name) for name in _READ})
+    row = planner.Row(*rows.backward.T.astype(np.int64))
+    evaluations = row.ahead + row.run + row.back
+    part, begun = np.divmod(np.cumsum(evaluations) - evaluations, MOST_NUMBERED)
+    marks = np.stack(planner.marks(row, 0 * begun, begun), 1).astype(np.int32)
 
-    def run_row(q: Any, c: tuple[Arrays, Arrays, Arrays]) -> tuple[Arrays, Arrays, Arrays]:
-        return _row(step, back, listed(q), *c)
+    def run_row(table: Any, q: Any, c: tuple[Any, ...]) -> tuple[Any, ...]:
+        return _row(step, back, planner.Marks(take([table], q)[0]), None, *c)
 
-    _, carried, outputs = loop(0, len(rows.backward), run_row, (buffers, carried, outputs))
+    for k in np.unique(part):
+        table = jnp.asarray(marks[part == k])
+        first = jnp.int32(begun[part == k][0])
+        done = loop(0, len(table), partial(run_row, table), (first, buffers, carried, outputs))
+        _, buffers, carried, outputs = done
     return carried, outputs
 
 
@@ -120,57 +150,46 @@ def way_back_counted(
 ) -> tuple[Any, ...]:
     """Reverse all steps, planning each row when it comes; the ledger says where in the buffer each snapshot is."""
     positions, order = ledger
-    top = jnp.sum(positions < planner.NOWHERE).astype(jnp.int32) - 1
-
-    def more(c: tuple[Any, ...]) -> Any:
-        return c[-1][1] > 0
+    top = jnp.sum(positions < planner.NOWHERE, dtype=jnp.int32) - 1
+    enough = jnp.maximum(MOST_NUMBERED - count, 1)
 
     def run_row(c: tuple[Any, ...]) -> tuple[Any, ...]:
-        buffers, carried, outputs, positions, (top, end) = c
-        row, positions = planner.back_row(slots, positions, top, end)
-        buffers, carried, outputs = _row(step, back, row, buffers, carried, outputs, order)
-        return buffers, carried, outputs, positions, (row.top - row.back, end - row.back)
+        number, top, held, *rest = c
+        row = planner.Marks(planner.back_row(slots, held, top, number))
+        held = planner.place(held, row)
+        number, *rest = _row(step, back, row, order, number, *rest)
+        return number, row.top - number - 1, held, *rest
 
-    done = lax.while_loop(more, run_row, (buffers, carried, outputs, positions, (top, jnp.int32(count))))
-    return done[1], done[2]
+    def left(c: tuple[Any, ...]) -> Any:
+        return planner.end(c[2], c[1]) > 0
+
+    def number_anew(c: tuple[Any, ...]) -> tuple[Any, ...]:
+        return lax.while_loop(lambda c: left(c) & (c[0] < enough), run_row, (jnp.int32(0), *c[1:]))
+
+    begin = (jnp.int32(0), top, planner.hold(positions, top, jnp.int32(count)))
+    done = lax.while_loop(left, number_anew, (*begin, buffers, carried, outputs))
+    return done[4], done[5]
 
 
 def _row(
-    step: Step, back: Emit, row: Any, buffers: Arrays, carried: Arrays, outputs: Arrays, order: Any = None
-) -> tuple[Arrays, Arrays, Arrays]:
+    step: Step, back: Emit, row: planner.Marks, order: Any, number: Any, buffers: Arrays, carried: Arrays, outs: Arrays
+) -> tuple[Any, Arrays, Arrays, Arrays]:
+    """Run one row; the number of its last evaluation, the buffers, what is carried back, what each step gives."""
+
     def place(slot: Any) -> Any:
         return slot if order is None else order[slot]
 
-    def one(c: tuple[Any, Arrays, Arrays]) -> tuple[Any, Arrays, Arrays]:
-        i, x, buffers = c
-        x = step(i, x)
-        return i + 1, x, put(buffers, x, place(row.shift + i))
+    def ahead(number: Any, x: Arrays) -> tuple[Arrays]:
+        return (step(row.index + number, x),)
 
-    def reverse(c: tuple[Any, Arrays, Arrays]) -> tuple[Any, Arrays, Arrays]:
-        i, carried, outputs = c
-        return i - 1, *back(i, take(buffers, place(row.lift + i)), carried, outputs)
+    def keep(number: Any, x: Arrays, buffers: Arrays) -> tuple[Arrays, Arrays]:
+        x = step(row.index + number, x)
+        return x, put(buffers, x, place(row.store + number))
 
-    i, x = lax.while_loop(
-        lambda c: c[0] < row.middle,
-        lambda c: (c[0] + 1, step(*c)),
-        (row.start, take(buffers, place(row.load))),
-    )
-    _, _, buffers = lax.while_loop(lambda c: c[0] < row.stop, one, (i, x, buffers))
-    _, carried, outputs = lax.while_loop(lambda c: c[0] > row.until, reverse, (row.last, carried, outputs))
-    return buffers, carried, outputs
+    def reverse(number: Any, carried: Arrays, outs: Arrays) -> tuple[Arrays, Arrays]:
+        return back(row.last - number, take(buffers, place(row.top - number)), carried, outs)
 
-
-class _Listed:
-    """A row of a table, each number of which is read where it is used: one read beforehand is a kernel of its own."""
-
-    def __init__(self, names: tuple[str, ...], numbers: Any) -> None:
-        self._names, self._numbers = names, numbers
-
-    def __getattr__(self, name: str) -> Any:
-        return self._numbers[self._names.index(name)]
-
-    @classmethod
-    def table(cls, **columns: np.ndarray) -> Callable[[Any], _Listed]:
-        """What gives the row of a number."""
-        names, rows = tuple(columns), jnp.asarray(np.stack([*columns.values()], 1))
-        return lambda q: cls(names, take([rows], q)[0])
+    number, x = count_to(lambda: row.middle, ahead, number, take(buffers, place(row.load)))
+    number, _, buffers = count_to(lambda: row.stop, keep, number, x, buffers)
+    number, carried, outs = count_to(lambda: row.until, reverse, number, carried, outs)
+    return number, buffers, carried, outs

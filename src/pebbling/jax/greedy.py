@@ -27,7 +27,7 @@ from jax import lax
 from ..chain.online import Online
 from .planner import NOWHERE
 
-TABLE = 2048
+TABLE = 4096
 _STAGES, _DISTANCES, _LOOKAHEAD = 512, 512, 64
 
 
@@ -65,35 +65,37 @@ def _constants(slots: int) -> dict[str, np.ndarray]:
     own = reach[slots - gaps]  # row k: with the slots that gap k has
     return {
         "targets": targets.astype(np.int32),
-        "reach": np.concatenate([own, reach[slots + 1 - gaps], own[:-1]]),
-        "two": reach[min(2, slots)],
-        "beyond": (gaps[None] > np.arange(slots)[:, None]).astype(np.float32),
-        "from_before": (gaps[None] >= np.arange(slots)[:, None] - 1).astype(np.float32),
-        "relief": (distance * (distance - 1) / 2 - two).astype(np.float32),
+        "reach": _folded(np.concatenate([own, reach[slots + 1 - gaps], own[:-1]]), np.inf),
+        "two": _folded(reach[min(2, slots)], np.inf),
+        "beyond": _folded((gaps[None] > np.arange(slots)[:, None]).astype(np.float32), 0),
+        "from_before": _folded((gaps[None] >= np.arange(slots)[:, None] - 1).astype(np.float32), 0),
+        "relief": _folded((distance * (distance - 1) / 2 - two).astype(np.float32), np.inf),
     }
+
+
+def _folded(values: np.ndarray, rest: float) -> np.ndarray:
+    """The last axis as two: along one XLA adds no more than 32 numbers at a time, and writes all of them down first."""
+    *lead, columns = values.shape
+    padded = np.pad(values, [*[(0, 0)] * len(lead), (0, -columns % 32)], constant_values=rest)
+    return padded.reshape(*lead, -1, 32)
 
 
 def _advances(xp: Any, length: Any, reach: Any) -> Any:
     """t(length, s) as the sum over r of what exceeds beta(s, r)."""
-    return xp.sum(xp.maximum(0.0, length[..., None].astype(xp.float32) - reach), -1)
+    return xp.sum(xp.maximum(0.0, length[..., None, None].astype(xp.float32) - reach), (-2, -1))
 
 
 @lru_cache(16)
-def table(slots: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first snapshots after that of step 0: their steps and slots, closed by one that is never reached."""
-    kept = [*islice(Online(slots).placement(), 1, TABLE + 1)]
-    steps = [k.step for k in kept if k.step < NOWHERE]
-    return (
-        np.array([*steps, NOWHERE], np.int32),
-        np.array([*(k.slot for k in kept[: len(steps)]), slots], np.int32),
-    )
+def table(slots: int) -> np.ndarray:
+    """The first snapshots after that of step 0, as rows of a step and a slot, closed by one that is never reached."""
+    kept = [(k.step, k.slot) for k in islice(Online(slots).placement(), 1, TABLE + 1) if k.step < NOWHERE]
+    return np.array([*kept, (NOWHERE, slots)], np.int32)
 
 
 @lru_cache(16)
 def after_table(slots: int) -> Greedy:
     """The plan once the table is through, as constants."""
-    steps, places = table(slots)
-    held = {0: 0} | {int(slot): int(step) for step, slot in zip(steps[:-1], places[:-1])}
+    held = {0: 0} | {slot: step for step, slot in table(slots)[:-1].tolist()}
     taken = sorted((step, slot) for slot, step in held.items())
     last = taken[-1][0]
     stage = next(r for r in range(1, _STAGES) if last < comb(slots + r, slots) or r == _STAGES - 1)
@@ -130,14 +132,7 @@ def keep(slots: int, plan: Greedy, at: Any) -> tuple[Greedy, Any]:
 
 def ledger(positions: Any) -> Any:
     """The steps of the snapshots in ascending order, and the slots they are in, from the steps slot by slot."""
-    index = jnp.arange(positions.shape[0], dtype=jnp.int32)
-    before = (positions[None] < positions[:, None]) | (
-        (positions[None] == positions[:, None]) & (index < index[:, None])
-    )
-    rank = jnp.sum(before.astype(jnp.int32), 1)
-    at = rank[None] == index[:, None]
-    steps, slots = (jnp.sum(jnp.where(at, values, 0), 1) for values in (positions, index))
-    return jnp.stack([steps, slots]).astype(jnp.int32)
+    return jnp.stack(lax.sort((positions, lax.iota(jnp.int32, positions.shape[0])), num_keys=1))
 
 
 def _look_ahead(xp: Any, slots: int, plan: Greedy, at: Any) -> Greedy:
@@ -174,7 +169,8 @@ def _gains(xp: Any, slots: int, positions: Any, pinned: Any) -> tuple[Any, Any]:
     # One sum for the three: each is a kernel to compile.
     taken = _advances(xp, lengths, xp.asarray(tables["reach"]))
     own, more, merged = taken[: slots - 1], taken[slots - 1 : 2 * slots - 2], taken[2 * slots - 2 :]
-    now = xp.sum(xp.asarray(tables["from_before"]) * own - xp.asarray(tables["beyond"]) * more, -1)
+    own_row, more_row = (xp.pad(t, (0, (1 - slots) % 32)).reshape(-1, 32) for t in (own, more))
+    now = xp.sum(xp.asarray(tables["from_before"]) * own_row - xp.asarray(tables["beyond"]) * more_row, (-2, -1))
     gain = xp.where(pinned[1 : slots - 1], -xp.inf, now[1:-1] - merged)
     best = xp.argmax(gain)
     return gain[best], (best + 1).astype(xp.int32)
@@ -182,7 +178,7 @@ def _gains(xp: Any, slots: int, positions: Any, pinned: Any) -> tuple[Any, Any]:
 
 def _pays_after(xp: Any, slots: int, gain: Any) -> Any:
     """The distance from the last snapshot at which evicting the best of the others begins to pay."""
-    enough = xp.sum(xp.asarray(_constants(slots)["relief"]) <= -gain).astype(xp.int32)
+    enough = xp.sum(xp.asarray(_constants(slots)["relief"]) <= -gain, dtype=xp.int32)
     far = xp.ceil(1.25 * xp.sqrt(xp.maximum(-2.0 * gain, 1.0)))
     return xp.where(enough < _DISTANCES, enough, xp.minimum(far, 1e9).astype(xp.int32))
 

@@ -1,6 +1,6 @@
 """Loops whose length is known only when they end: the primitive, and its rules.
 
-``while``  x = body(i, consts, x) as long as cond(cond_consts, x); gives x and the number of steps.
+``while``  x = body(i, consts, x) as long as cond(i, cond_consts, x); gives x and the number of steps.
 
 Snapshots are placed by ``greedy`` on the way out. Once the loop has ended its length is a number,
 so its derivatives are ordinary loops of a length known at run time (``primitives.loop_p``), and the
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.tree_util import tree_unflatten
 
@@ -24,6 +25,7 @@ from .compat import Jaxpr, array_type, aval_of, batched_jaxpr, dual, evaluate, k
 from .masks import drop, merge, parts, pick, settle, spread
 from .primitives import Plan, check_effects, hint_avals, loop_p
 from .rules import dual_body, has_tangent, uninstantiated, with_tangents, zero_tangent
+from .simplify import Simplified, index_type, simplify
 
 while_p = compat.primitive("checkpointed_while")
 
@@ -50,26 +52,39 @@ def while_loop(
     body = trace_body(lambda i, carry, _: (body_fun(carry), None), init_val, [], empty_tree(), "while_loop")
     plan = budget.plan(asked, body, None)
     assert plan is not None
-    cond, cond_consts = _trace_condition(cond_fun, body.carry, body.tree)
+    final = unbounded(
+        lambda x: as_arrays(cond_fun(tree_unflatten(body.tree, x)))[0], body.jaxpr, body.consts, body.carry, plan
+    )
+    return tree_unflatten(body.tree, final)
+
+
+def unbounded(
+    condition: Callable[[list[Any]], list[Any]], body: Jaxpr, consts: list[Any], carry: list[Any], plan: Plan
+) -> list[Any]:
+    """What is carried, flat, at the end of a loop that runs as long as the condition on it holds."""
+    small = simplify(body, consts, carry, 0)
+    cond, cond_consts = _trace_condition(condition, small)
     outs = while_p.bind(
-        *cond_consts, *body.consts, *body.carry,
-        cond=cond, body=body.jaxpr, sizes=(len(cond_consts), len(body.consts), len(body.carry)), plan=plan, store=False,
+        *cond_consts, *small.consts, *small.carry,
+        cond=cond, body=small.body, sizes=(len(cond_consts), len(small.consts), len(small.carry)), plan=plan,
+        store=False,
     )  # fmt: skip
-    return tree_unflatten(body.tree, outs[: len(body.carry)])
+    final, (count, *_) = parts(outs, [len(small.carry)])
+    return small.final(final, count)
 
 
-def _trace_condition(cond_fun: Callable[[Any], Any], carry: Sequence[Any], tree: Any) -> tuple[Jaxpr, list[Any]]:
-    def flat(*args: Any) -> list[Any]:
-        return as_arrays(cond_fun(tree_unflatten(tree, args)))[0]
+def _trace_condition(condition: Callable[[list[Any]], list[Any]], small: Simplified) -> tuple[Jaxpr, list[Any]]:
+    def flat(i: Any, *args: Any) -> list[Any]:
+        return condition(small.final(list(args), i))
 
-    jaxpr = trace(flat, [aval_of(x) for x in carry])
+    jaxpr = trace(flat, [index_type(), *(aval_of(x) for x in small.carry)])
     found = jaxpr.out_avals
     if len(found) != 1 or found[0].shape != () or found[0].dtype != jnp.bool_:
         raise TypeError(
             f"the condition of while_loop must give one boolean scalar, not {', '.join(a.str_short() for a in found)}"
         )
     check_effects(jaxpr.effects, "the condition of while_loop")
-    return compat.explicit_consts(jaxpr, after=0)
+    return compat.explicit_consts(jaxpr, after=1)
 
 
 def _abstract(
@@ -84,45 +99,58 @@ def _run(*args: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan
     cond_consts, consts, carry = parts(args, sizes)[:3]
     test, call = evaluate(cond), evaluate(body)
 
-    def more(x: list[Any]) -> Any:
-        # A number, so that the condition of the loop is computed: XLA's command buffers on GPUs may read a
-        # condition that is merely carried before it is written.
-        return test(*cond_consts, *x)[0].astype(jnp.int32)
+    def counted(i: Any, x: list[Any]) -> Any:
+        """The number of steps done if there are more to do, else its complement, which is negative."""
+        number = jnp.where(test(i, *cond_consts, *x)[0], i, -1 - i)
+        # Computed once, as in ``engine.count_to``.
+        return lax.rem(number, engine.NEVER)
 
-    def ahead(c: tuple[Any, Any, list[Any]]) -> tuple[Any, Any, list[Any]]:
-        _, i, x = c
+    def ahead(c: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
+        i, x = c
         x = call(i, *consts, *x)
-        return more(x), i + 1, x
+        return counted(i + 1, x), x
 
-    begin = (more(carry), jnp.int32(0), carry)
+    begin = (counted(jnp.int32(0), carry), carry)
     if not store:
-        _, count, x = lax.while_loop(lambda c: c[0] > 0, ahead, begin)
-        return [*x, count]
+        # A condition that is computed from a number: XLA's command buffers on GPUs may read one that is merely
+        # carried before it is written.
+        i, x = lax.while_loop(lambda c: c[0] >= 0, ahead, begin)
+        return [*x, -1 - i]
 
     slots = plan.slots
-    steps, places = (jnp.asarray(t) for t in greedy.table(slots))
-    listed = steps.shape[0] - 1
+    table = greedy.table(slots)
+    listed = len(table) - 1
+    rows = jnp.asarray(np.concatenate([table[:1], table]))  # the first is row 1
+    turns = listed if listed == greedy.TABLE else len(table)
 
-    def run(c: tuple[Any, ...]) -> tuple[Any, ...]:
-        inner, buffers, positions, k, after = c
-        from_table = (k < listed) | (listed < greedy.TABLE)
-        stop = jnp.where(from_table, steps[jnp.minimum(k, listed)], after.next)
-        inner = lax.while_loop(lambda c: (c[0] > 0) & (c[1] < stop), ahead, inner)
-        going, i, x = inner
-        alive = going > 0
-        slot = places[jnp.minimum(k, listed)]
-        if listed == greedy.TABLE:
-            after, slot = lax.cond(from_table, lambda: (after, slot), lambda: greedy.keep(slots, after, i))
-        slot = jnp.where(alive, slot, slots)
-        positions = lax.dynamic_update_index_in_dim(positions, jnp.where(alive, i, planner.NOWHERE), slot, 0)
-        return inner, engine.put(buffers, x, slot), positions, k + 1, after
+    def run_to(stop: Any, inner: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
+        return lax.while_loop(lambda c: (c[0] >= 0) & (c[0] < stop()), ahead, inner)
 
-    start = (
-        begin, engine.room(carry, slots + 1), planner.empty(slots), jnp.int32(0),
-        greedy.Greedy(*map(jnp.asarray, greedy.after_table(slots))),
-    )  # fmt: skip
-    (_, count, x), buffers, positions, *_ = lax.while_loop(lambda c: c[0][0] > 0, run, start)
-    return [*x, count, greedy.ledger(positions), *buffers]
+    def keep(inner: tuple[Any, list[Any]], buffers: list[Any], positions: Any, slot: Any) -> tuple[Any, ...]:
+        i, x = inner
+        slot, step = jnp.where(i < 0, slots, slot), jnp.where(i < 0, planner.NOWHERE, i)
+        positions = lax.dynamic_update_index_in_dim(positions, step, slot, 0, allow_negative_indices=False)
+        return inner, engine.put(buffers, x, slot), positions
+
+    def listed_row(c: tuple[Any, ...]) -> tuple[Any, ...]:
+        k, inner, buffers, positions = c
+        k = lax.rem(k + 1, engine.NEVER)
+        (row,) = engine.take([rows], k)
+        return k, *keep(run_to(lambda: row[0], inner), buffers, positions, row[1])
+
+    def planned_row(c: tuple[Any, ...]) -> tuple[Any, ...]:
+        after, inner, buffers, positions = c
+        inner = run_to(lambda: after.next, inner)
+        after, slot = greedy.keep(slots, after, inner[0])
+        return after, *keep(inner, buffers, positions, slot)
+
+    start = (jnp.int32(0), begin, engine.room(carry, slots + 1), planner.empty(slots))
+    _, *kept = lax.while_loop(lambda c: (c[1][0] >= 0) & (c[0] < turns), listed_row, start)
+    if listed == greedy.TABLE:
+        after = greedy.Greedy(*map(jnp.asarray, greedy.after_table(slots)))
+        _, *kept = lax.while_loop(lambda c: c[1][0] >= 0, planned_row, (after, *kept))
+    (i, x), buffers, positions = kept
+    return [*x, -1 - i, greedy.ledger(positions), *buffers]
 
 
 def _widened(cond: Jaxpr, sizes: tuple[int, int, int], mask: Sequence[bool], types: Sequence[Any]) -> Jaxpr:
@@ -162,18 +190,18 @@ def _unknown(unknown: Sequence[bool], params: dict[str, Any]) -> tuple[Any, Any,
     uk, uc, uz, _ = parts(unknown, sizes)
     known, uz, _ = settle(uz, lambda uz: known_part(body, [False, *uc, *uz], uz))
     needed = compat.used_inputs(cond, [True])
-    lost = any(n and u for n, u in zip(needed, [*uk, *uz])) or all(uz)
+    lost = any(n and u for n, u in zip(needed, [False, *uk, *uz])) or all(uz)
     if lost:
         return None, None, uc, uz, True
     call = evaluate(cond)
-    types = cond.in_avals
+    fixed, states = parts(cond.in_avals, [1 + sizes[0]])
 
     def condition(*args: Any) -> list[Any]:
-        k, z = parts(args, [sizes[0]])
-        filled = merge(uz, z, [compat.zeros(a) for a in pick(uz, types[sizes[0] :])])
+        k, z = parts(args, [len(fixed)])
+        filled = merge(uz, z, [compat.zeros(a) for a in pick(uz, states)])
         return call(*k, *filled)
 
-    return known, trace(condition, [*types[: sizes[0]], *drop(uz, types[sizes[0] :])]), uc, uz, False
+    return known, trace(condition, [*fixed, *drop(uz, states)]), uc, uz, False
 
 
 def _split(trace_: Any, *tracers: Any, **params: Any) -> list[Any]:
@@ -239,20 +267,20 @@ def _batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params:
     dk, dc, dz, _ = parts(dims, sizes)
     bk, bc, bz = ([d is not None for d in group] for group in (dk, dc, dz))
     made, bz, _ = settle(bz, lambda bz: batched_jaxpr(body, axis, [False, *bc, *bz], bz))
-    tested, out = batched_jaxpr(cond, axis, [*bk, *bz], [False])
+    tested, out = batched_jaxpr(cond, axis, [False, *bk, *bz], [False])
     k, c = place_batch(cond_consts, dk, bk, axis, 0), place_batch(consts, dc, bc, axis, 0)
     if not out[0]:
         outs = while_p.bind(*k, *c, *place_batch(carry, dz, bz, axis, 0), **{**params, "cond": tested, "body": made})
         return outs, batch_dims(bz, 0) + [None] + ([None, *batch_dims(bz, 1)] if store else [])
     every = [True] * len(bz)
     made, _ = batched_jaxpr(body, axis, [False, *bc, *every], every)
-    tested, _ = batched_jaxpr(cond, axis, [*bk, *every], [True])
+    tested, _ = batched_jaxpr(cond, axis, [False, *bk, *every], [True])
     lanes = compat.stacked(array_type((), "int32"), axis.size)
     call, test = evaluate(made), evaluate(tested)
 
     def step(i: Any, *values: Any) -> list[Any]:
         k, c, done, x = parts(values, [len(k_types), len(bc), 1])
-        alive = test(*k, *x)[0]
+        alive = test(i, *k, *x)[0]
         new = call(i, *c, *x)
         picked = [
             lax.select(jnp.broadcast_to(alive.reshape(alive.shape + (1,) * (a.ndim - 1)), a.shape), a, b)
@@ -260,16 +288,16 @@ def _batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params:
         ]
         return [done[0] + alive, *picked]
 
-    def condition(*values: Any) -> list[Any]:
+    def condition(i: Any, *values: Any) -> list[Any]:
         k, _, x = parts(values, [len(k_types), 1])
-        return [jnp.any(test(*k, *x)[0])]
+        return [jnp.any(test(i, *k, *x)[0])]
 
-    k_types, x_types = tested.in_avals[: len(bk)], made.out_avals
+    k_types, x_types = tested.in_avals[1 : 1 + len(bk)], made.out_avals
     c_types = made.in_avals[1 : 1 + len(bc)]
     index = made.in_avals[0]
     outs = while_p.bind(
         *k, *k, *c, jnp.zeros(axis.size, jnp.int32), *place_batch(carry, dz, every, axis, 0),
-        cond=trace(condition, [*k_types, lanes, *x_types]),
+        cond=trace(condition, [index, *k_types, lanes, *x_types]),
         body=trace(step, [index, *k_types, *c_types, lanes, *x_types]),
         sizes=(len(bk), len(bk) + len(bc), 1 + len(bz)), plan=params["plan"], store=store,
     )  # fmt: skip

@@ -21,9 +21,9 @@ from jax.tree_util import tree_flatten, tree_unflatten
 
 from . import budget, compat, registry  # noqa: F401
 from .body import Body
-from .compat import Jaxpr, aval_of, trace
+from .compat import Jaxpr, aval_of, evaluate, trace
 from .masks import parts
-from .online import while_p
+from .online import unbounded
 from .primitives import loop_p
 from .simplify import growth_of, index_type, simplify
 
@@ -177,11 +177,7 @@ class _Rewriter:
         plan = budget.plan(self.asked, Body(inner, consts, carry, None, None), None)
         assert plan is not None
         self._replace("while_loop", None, eqn, f"{plan.slots} slots, placed online")
-        outs = while_p.bind(
-            *cond_consts, *consts, *carry,
-            cond=cond, body=inner, sizes=(len(cond_consts), len(consts), len(carry)), plan=plan, store=False,
-        )  # fmt: skip
-        return outs[: len(carry)]
+        return unbounded(lambda x: evaluate(cond)(*cond_consts, *x), inner, consts, carry, plan)
 
     def _loop(
         self, kind: str, eqn: Any, body: Jaxpr, consts: list[Any], carry: list[Any], xs: list[Any], steps: int | None,

@@ -112,7 +112,7 @@ def _run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     jax = sys.modules.get("jax")
     if jax is not None and any(isinstance(leaf, jax.Array) for leaf in flatten((args, list(kwargs.values())))[0]):
         # The source of functions comes before jax in the order of layers, and only JAX arrays reach forward.
-        import_module("pebbling.jax.source_forecast").explore(function, args, kwargs)
+        import_module("pebbling.jax.source").explore(function, args, kwargs)
         return
     torch = sys.modules.get("torch")
     if torch is not None and any(isinstance(leaf, torch.Tensor) for leaf in flatten((args, list(kwargs.values())))[0]):

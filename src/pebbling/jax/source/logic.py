@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import jax.numpy as jnp
 from jax import lax
 
-from ..errors import SourceError
-from .compat import aval_of, bind_equation, is_concrete, is_variable, trace
+from ...errors import SourceError
+from ..compat import aval_of, bind_equation, is_concrete, is_variable, trace
 
 Exit: TypeAlias = tuple[Any, list[Any]]
 """The condition under which a step is left, and the values that it is left with."""

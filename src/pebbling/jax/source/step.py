@@ -1,7 +1,7 @@
 """One step of a plain Python loop on what JAX carries: the loop's own function, run on objects made for it.
 
-What the step is given, and what has become of it, goes through ``source_objects``; what is left after the
-loop through ``source_outputs``. A step that shows that more has to be carried is traced anew (``Again``).
+What the step is given, and what has become of it, goes through ``objects``; what is left after the
+loop through ``outputs``. A step that shows that more has to be carried is traced anew (``Again``).
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any, NoReturn
 
-from ..errors import SourceError
-from ..source.entry import Entry
-from ..source.escape import check_escape, codes_in
-from ..source.graph import UNBOUND
-from ..source.program import QUIET
-from ..source.rewrite import BROKEN, RAISED, RETURNED
-from ..source.runtime import Call
-from .source_errors import explained
-from .source_logic import Exit, Exits, Logic
-from .source_objects import Again, Opened, Variables
-from .source_outputs import Collected, Outs, taken_apart
+from ...errors import SourceError
+from ...source.entry import Entry
+from ...source.escape import check_escape, codes_in
+from ...source.graph import UNBOUND
+from ...source.program import QUIET
+from ...source.rewrite import BROKEN, RAISED, RETURNED
+from ...source.runtime import Call
+from .errors import explained
+from .logic import Exit, Exits, Logic
+from .objects import Again, Opened, Variables
+from .outputs import Collected, Outs, taken_apart
 
 
 class Left(Exception):

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..source.graph import is_fixed
-from .compat import Aval, aval_of
+from ...source.graph import is_fixed
+from ..compat import Aval, aval_of
 
 _KINDS = [(bool, np.bool_), (int, np.integer), (float, np.floating), (complex, np.complexfloating)]
 

@@ -1,9 +1,9 @@
 """The loops of ``@pebbling.checkpoint`` on values that JAX traces: each becomes one loop of ``pebbling.jax``.
 
-A step of the loop's own function is traced once (``source_step``), on stand-ins for its variables
-(``source_objects``) and its item (``source_items``). A ``for`` loop is a ``scan``, or a ``fori_loop`` where its
-bounds are traced; a ``while`` loop, and one that a traced ``break`` may end, is a ``while_loop`` (``source_logic``).
-What depends on values before they are known is refused (``source_errors``).
+A step of the loop's own function is traced once (``step``), on stand-ins for its variables
+(``objects``) and its item (``items``). A ``for`` loop is a ``scan``, or a ``fori_loop`` where its
+bounds are traced; a ``while`` loop, and one that a traced ``break`` may end, is a ``while_loop`` (``logic``).
+What depends on values before they are known is refused (``errors``).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Any, NoReturn
 import jax.numpy as jnp
 from jax import lax
 
-from ..chain import Online, Schedule
-from ..engine.numpy.hold import hold, release
-from ..errors import SourceError
-from ..source.items import Spanned, view_of
-from ..source.rewrite import ENDED, FAILED_TEST, RAISED, TESTED
-from ..source.runtime import Call
-from ..source.watch import Watch
-from ..units import parse_bytes
-from .compat import is_concrete, weakly_typed
-from .loops import fori_loop, scan
-from .online import while_loop
-from .source_errors import explained
-from .source_forecast import Noted, Traced, forecast
-from .source_items import Rows, rows_of
-from .source_logic import Constant, Exit, first_exit
-from .source_objects import Again
-from .source_outputs import taken_apart
-from .source_step import Left, Step
+from ...chain import Online, Schedule
+from ...engine.numpy.hold import hold, release
+from ...errors import SourceError
+from ...source.items import Spanned, view_of
+from ...source.rewrite import ENDED, FAILED_TEST, RAISED, TESTED
+from ...source.runtime import Call
+from ...source.watch import Watch
+from ...units import parse_bytes
+from ..compat import is_concrete, weakly_typed
+from ..loops import fori_loop, scan
+from ..online import while_loop
+from .errors import explained
+from .forecast import Noted, Traced, forecast
+from .items import Rows, rows_of
+from .logic import Constant, Exit, first_exit
+from .objects import Again
+from .outputs import taken_apart
+from .step import Left, Step
 
 _MOST_ATTEMPTS = 64
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from jax import errors
 
-from ..errors import SourceError
+from ...errors import SourceError
 
 _AHEAD = "a loop is compiled before any of its values is known"
 _BY_TYPE: list[tuple[type[Exception], str, str]] = [

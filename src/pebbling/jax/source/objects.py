@@ -15,15 +15,15 @@ from typing import Any, NoReturn
 
 import jax.numpy as jnp
 
-from ..errors import SourceError
-from ..source.containers import container_of
-from ..source.entry import restorer
-from ..source.facts import Facts
-from ..source.graph import NEW, UNBOUND, Builder, Shape, Taken
-from ..source.program import paths_of
-from ..tree import fingerprint
-from .source_shapes import form, in_order, refers, tokens_of
-from .source_types import gives_way, is_array, is_number, same, type_of, type_words, words
+from ...errors import SourceError
+from ...source.containers import container_of
+from ...source.entry import restorer
+from ...source.facts import Facts
+from ...source.graph import NEW, UNBOUND, Builder, Shape, Taken
+from ...source.program import paths_of
+from ...tree import fingerprint
+from .shapes import form, in_order, refers, tokens_of
+from .types import gives_way, is_array, is_number, same, type_of, type_words, words
 
 
 class Again(Exception):

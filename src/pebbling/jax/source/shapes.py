@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..source.graph import Shape
+from ...source.graph import Shape
 
 _LEAF = "leaf"
 

@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 import jax.numpy as jnp
 from jax import lax
 
-from ..errors import SourceError
-from ..source.facts import Facts
-from ..source.graph import UNBOUND, Builder, Shape, Taken
-from .compat import zeros
-from .source_objects import Again
-from .source_shapes import form
-from .source_types import gives_way, is_array, is_number, same, type_of
+from ...errors import SourceError
+from ...source.facts import Facts
+from ...source.graph import UNBOUND, Builder, Shape, Taken
+from ..compat import zeros
+from .objects import Again
+from .shapes import form
+from .types import gives_way, is_array, is_number, same, type_of
 
 
 class Outs:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, NoReturn
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import SourceError
-from ..source.graph import Builder, Taken
-from ..source.items import Joined, Keyed, Listed, Spanned, View
-from .compat import weakly_typed
-from .source_shapes import form
-from .source_types import is_array, is_number, same, type_of
+from ...errors import SourceError
+from ...source.graph import Builder, Taken
+from ...source.items import Joined, Keyed, Listed, Spanned, View
+from ..compat import weakly_typed
+from .shapes import form
+from .types import is_array, is_number, same, type_of
 
 Item = Callable[[Any, Sequence[Any]], Any]
 

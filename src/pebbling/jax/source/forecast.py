@@ -8,13 +8,13 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import jax
 from jax.tree_util import tree_flatten, tree_unflatten
 
-from ..chain import Revolve
-from ..errors import PebblingError
-from . import budget
-from .body import as_arrays, trace_body
-from .compat import aval_of, nbytes
-from .memory import gradient_bytes
-from .simplify import simplify
+from ...chain import Revolve
+from ...errors import PebblingError
+from .. import budget
+from ..body import as_arrays, trace_body
+from ..compat import aval_of, nbytes
+from ..memory import gradient_bytes
+from ..simplify import simplify
 
 Traced: TypeAlias = tuple[Callable[[Any, Any, Any], tuple[Any, Any]], Any, list[Any], int | None]
 """The step (index, carry, row) of a loop, what it begins with, its rows, and its length if that is known."""
