@@ -1,8 +1,11 @@
 """Models in a byte budget beside torch.utils.checkpoint and torch.compile's own budget, in one run.
 
-    python benchmarks/torch_models.py [--write]                     on the CPU
+    python benchmarks/torch_models.py [--compiled] [--write]                 on the CPU
     python benchmarks/torch_models.py --gpu [--compiled] [--write]           on a CUDA device
+    python benchmarks/torch_models.py --gpu --only compiled --models gpt --budgets 1,0.6,0.2
 
+With --compiled, torch.compile runs at several values of its own activation_memory_budget, and fit with
+backend="inductor" at each peak that it reaches; --only compiled leaves everything else out.
 Peaks are measured, above what is allocated before the step: storages that are alive on the CPU, the
 allocator's count on a GPU. Times are the best of several steps; on the CPU they are the processor time
 of one thread. Every line stands on its own: one that fails prints its error and the run goes on.
@@ -20,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -240,19 +243,29 @@ class Bench:
 
         return guarded(name, work)
 
-    def ours(self, name: str, memory: float | None, time_limit: float = 10.0, check: bool = False) -> None:
+    def ours(
+        self,
+        name: str,
+        memory: float | None,
+        time_limit: float = 10.0,
+        check: bool = False,
+        backend: Literal["eager", "inductor"] = "eager",
+        theirs: list[torch.Tensor] | None = None,
+    ) -> None:
         def work() -> None:
             begun = time.perf_counter()
-            fitted = fit(self.model, memory, time_limit=time_limit)
-            gradients(self.model, self.step(fitted))
+            fitted = fit(self.model, memory, time_limit=time_limit, backend=backend)
+            mine = gradients(self.model, self.step(fitted))
+            same = "" if theirs is None else f", gradients against torch.compile's {apart(mine, theirs)}"
+            del mine
             planned = time.perf_counter() - begun
             peak, seconds = self.measured(fitted)
             plan = fitted.plan
             over = "" if memory is None or peak <= memory else f", OVER the budget by {(peak - memory) / 1e6:.1f} MB"
-            mine = "" if memory is None else f"; {plan.memory / 1e6:,.1f} MB for the plan"
+            share = "" if memory is None else f"; {plan.graph_plan.memory / 1e6:,.1f} MB for the plan"
             note = (
-                f"planned {plan.peak / 1e6:,.1f} MB{mine}, overhead {plan.overhead:.1%}, bound {plan.bound:.1%}, "
-                f"first step {planned:.0f} s{over}"
+                f"planned {plan.planned / 1e6:,.1f} MB{share}, overhead {plan.overhead:.1%}, bound {plan.bound:.1%}, "
+                f"first step {planned:.0f} s{same}{over}"
             )
             row(name, peak, seconds, self.base, note)
             if check:
@@ -285,19 +298,34 @@ class Bench:
         name = "gradients, deterministic algorithms: fitted against plain"
         say(f"| {name} | {apart(mine, theirs)} | | plain against plain | {chance} | |")
 
-    def compiled(self, budget: float) -> None:
-        def work() -> None:
+    def compiled(self, budgets: list[float]) -> None:
+        """torch.compile at its own budgets, and fit with inductor at the peaks that these reach."""
+        for budget in budgets:
+            found = self.own_budget(budget)
+            if found is not None:
+                peak, theirs = found
+                self.ours(f"fit, inductor, {peak / 1e6:,.1f} MB", peak, backend="inductor", theirs=theirs)
+
+    def own_budget(self, budget: float) -> tuple[int, list[torch.Tensor]] | None:
+        def work() -> tuple[int, list[torch.Tensor]]:
             import torch._functorch.config
 
             with torch._functorch.config.patch(activation_memory_budget=budget):
-                row(name, *self.measured(torch.compile(self.model)), self.base)
+                begun = time.perf_counter()
+                run = torch.compile(self.model, dynamic=False)
+                theirs = gradients(self.model, self.step(run))
+                first = time.perf_counter() - begun
+                peak, seconds = self.measured(run)
+                row(name, peak, seconds, self.base, f"first step {first:.0f} s")
+                return peak, theirs
 
         name = f"torch.compile, activation_memory_budget={budget:g}"
-        guarded(name, work)
+        found = guarded(name, work)
         torch._dynamo.reset()
+        return found
 
 
-def on_cpu() -> None:
+def on_cpu(asked: argparse.Namespace) -> None:
     """tiny-backprop's models: at least 40 % less memory at no more than 1.30 × the time."""
     torch.manual_seed(0)
     models: list[tuple[str, nn.Module, torch.Tensor]] = []
@@ -311,47 +339,62 @@ def on_cpu() -> None:
     title = "residual stack, 64 channels, depth 8, batch 2, image 112²"
     models.append((title, Stack(64, 8), torch.randn(2, 3, 112, 112)))
     say("## CPU, one thread")
-    say("\nTarget of each model: at least 40 % less memory than plain at no more than 1.30 × its time.")
-    for title, model, example in models:
+    if asked.only != "compiled":
+        say("\nTarget of each model: at least 40 % less memory than plain at no more than 1.30 × its time.")
+    for title, model, example in wanted(asked, models):
         own = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
         table = Bench(f"{title}; gradients of parameters {own / 1e6:.1f} MB", model, example, "cpu", 3, False)
-        table.peer("torch.utils.checkpoint, every block", 1)
-        table.ours("fit, 60 % of plain", 0.6 * table.base[0], check=True)
-        table.ours("fit, 50 % of plain", 0.5 * table.base[0])
+        if asked.only != "compiled":
+            table.peer("torch.utils.checkpoint, every block", 1)
+            table.ours("fit, 60 % of plain", 0.6 * table.base[0], check=True)
+            table.ours("fit, 50 % of plain", 0.5 * table.base[0])
+        if asked.compiled or asked.only == "compiled":
+            table.compiled(asked.budgets)
 
 
-def on_gpu(compiled: bool) -> None:
+def wanted(asked: argparse.Namespace, models: list[Any]) -> list[Any]:
+    """Those whose title contains what was asked for."""
+    return [each for each in models if not asked.models or asked.models.lower() in each[0].lower()]
+
+
+def on_gpu(asked: argparse.Namespace) -> None:
     """A GPT, a ResNet-50 and a U-Net, each at every peak that a peer reaches."""
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     say(f"## {torch.cuda.get_device_name()}")
-    with torch.device("cuda"):
-        gpt = FloatLoss(24, 1024, 16, 50304, True).to(torch.bfloat16)
-        tokens = torch.randint(50304, (16, 1024))
-    one_gpu("GPT 24 × 1024, batch 16 × 1024, bf16", gpt, tokens, (1, 2, 6), False, compiled)
-    del gpt
-    with torch.device("cuda"):
-        resnet, images = ResNet(), torch.randn(64, 3, 224, 224)
-        unet, squares = UNet(64, 4), torch.randn(16, 3, 256, 256)
-    one_gpu("ResNet-50, batch 64 × 224², float32", resnet, images, (1, 4), False, compiled)
-    one_gpu("U-Net, batch 16 × 256², bfloat16 autocast", unet, squares, (1,), True, compiled)
+
+    def gpt() -> tuple[nn.Module, torch.Tensor]:
+        return FloatLoss(24, 1024, 16, 50304, True).to(torch.bfloat16), torch.randint(50304, (16, 1024))
+
+    models: list[tuple[str, Callable[[], tuple[nn.Module, torch.Tensor]], tuple[int, ...], bool]] = [
+        ("GPT 24 × 1024, batch 16 × 1024, bf16", gpt, (1, 2, 6), False),
+        ("ResNet-50, batch 64 × 224², float32", lambda: (ResNet(), torch.randn(64, 3, 224, 224)), (1, 4), False),
+        ("U-Net, batch 16 × 256², bf16 autocast", lambda: (UNet(64, 4), torch.randn(16, 3, 256, 256)), (1,), True),
+    ]
+    for title, make, groups, half in wanted(asked, models):
+        with torch.device("cuda"):
+            model, batch = make()
+        one_gpu(Bench(title, model, batch, "cuda", 5, half), groups, asked)
+        del model, batch
+        gc.collect()
 
 
-def one_gpu(
-    title: str, model: nn.Module, batch: torch.Tensor, groups: tuple[int, ...], half: bool, compiled: bool
-) -> None:
-    table = Bench(title, model, batch, "cuda", 5, half)
-    peers = [table.peer(f"torch.utils.checkpoint, every {every}", every) for every in groups]
-    peers.append(table.peer("selective checkpointing, matrix products kept", 1, context_fn=selective))
-    table.ours("fit, no limit", None, check=True)
-    for found in peers:
-        if found is not None:
-            table.ours(f"fit, {found[0] / 1e6:,.0f} MB", found[0])
-    for share in (0.7, 0.5, 0.3):
-        table.ours(f"fit, {share:.0%} of plain", share * table.base[0])
-    if compiled:
-        for budget in (1.0, 0.8, 0.6, 0.4, 0.2, 0.0):
-            table.compiled(budget)
+def one_gpu(table: Bench, groups: tuple[int, ...], asked: argparse.Namespace) -> None:
+    if asked.only != "compiled":
+        peers = [table.peer(f"torch.utils.checkpoint, every {every}", every) for every in groups]
+        peers.append(table.peer("selective checkpointing, matrix products kept", 1, context_fn=selective))
+        table.ours("fit, no limit", None, check=True)
+        for found in peers:
+            if found is not None:
+                table.ours(f"fit, {found[0] / 1e6:,.0f} MB", found[0])
+        for share in (0.7, 0.5, 0.3):
+            table.ours(f"fit, {share:.0%} of plain", share * table.base[0])
+    if asked.compiled or asked.only == "compiled":
+        table.compiled(asked.budgets)
+
+
+def numbers(text: str) -> list[float]:
+    return [float(part) for part in text.split(",")]
 
 
 def main() -> None:
@@ -361,17 +404,22 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--gpu", action="store_true")
     options.add_argument("--compiled", action="store_true", help="torch.compile's budgets as well")
+    options.add_argument("--only", choices=("eager", "compiled"), help="one half of the lines")
+    options.add_argument("--models", help="only models whose title contains this text")
+    every = "1,0.8,0.6,0.4,0.2,0"
+    options.add_argument("--budgets", type=numbers, default=every, help="torch.compile's, with commas in between")
     options.add_argument("--write", nargs="?", const="", help="write a table under benchmarks/results, or to a file")
     given = options.parse_args()
     say(f"# Models in a byte budget, {date.today()}\n")
     say(f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}\n")
     if given.gpu:
-        on_gpu(given.compiled)
+        on_gpu(given)
     else:
         torch.set_num_threads(1)
-        on_cpu()
+        on_cpu(given)
     if given.write is not None:
-        name = f"{date.today()}-torch-models-{'gpu' if given.gpu else 'cpu'}.md"
+        half = "-compiled" if given.only == "compiled" else ""
+        name = f"{date.today()}-torch-models{half}-{'gpu' if given.gpu else 'cpu'}.md"
         target = Path(given.write) if given.write else RESULTS / name
         target.write_text("\n".join(lines) + "\n", encoding="utf-8")
         print(f"written to {target}", file=sys.stderr)

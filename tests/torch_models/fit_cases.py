@@ -277,6 +277,27 @@ def changed_buffer() -> Case:
     return Average(), lambda model: model(x)
 
 
+class Drifting(nn.Module):
+    """A buffer that is read, and changed in place when nothing reads it any more but a replay would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+        self.shift: torch.Tensor
+        self.register_buffer("shift", torch.ones(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.body:
+            x = torch.tanh(layer(torch.tanh(x)) + self.shift)
+        self.shift.mul_(0.5).add_(x.detach().mean(0))
+        return x.square().mean()
+
+
+def buffer_changed_after_use() -> Case:
+    x = torch.randn(40, 8)
+    return Drifting(), lambda model: model(x)
+
+
 class Checkpointed(nn.Module):
     """Blocks that are checkpointed already."""
 
@@ -347,6 +368,7 @@ CASES = (
     hooks,
     skips,
     changed_buffer,
+    buffer_changed_after_use,
     checkpointed_inside,
     random_numbers,
     recurrent,

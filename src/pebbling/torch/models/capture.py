@@ -62,14 +62,14 @@ class Eager:
         return self.watch.forward(boxed(straight(plan, captured.module, captured.states)), last=True)
 
     def _plan(self, module: fx.GraphModule, outputs: int) -> tuple[Captured, GraphPlan]:
-        result = self.planner.plan(module, outputs, _overwritten(module))
+        result = self.planner.plan(module, outputs, overwritten(module))
         if self.stop:
             raise Stopped
         self.watch = Watch(self.planner, result[0], self.planner.made[-1])
         return result
 
 
-def settings() -> ExitStack:
+def settings(backend: str = "eager") -> ExitStack:
     """Settings of torch that hold while a model is captured or run."""
     stack = ExitStack()
     changes: dict[str, Any] = {
@@ -77,12 +77,14 @@ def settings() -> ExitStack:
         "accumulated_recompile_limit": _SHAPES,
         # Inside of DDP, torch would cut the model at its buckets, and each piece would be planned alone.
         "optimize_ddp": False,
-        "enable_dynamo_decompositions": False,
     }
+    if backend == "eager":
+        changes["enable_dynamo_decompositions"] = False
     known = {name: value for name, value in changes.items() if hasattr(torch._dynamo.config, name)}
     stack.enter_context(torch._dynamo.config.patch(known))
-    # A donated buffer could not be read by a second backward of a retained graph.
-    stack.enter_context(torch._functorch.config.patch(donated_buffer=False))
+    if backend == "eager":
+        # A donated buffer could not be read by a second backward of a retained graph.
+        stack.enter_context(torch._functorch.config.patch(donated_buffer=False))
     return stack
 
 
@@ -94,11 +96,10 @@ def compiled(function: Callable[..., Any], backend: Any, whole: bool) -> Callabl
     return torch.compile(function, backend=backend, fullgraph=whole, dynamic=False)
 
 
-def _overwritten(module: fx.GraphModule) -> list[str]:
+def overwritten(module: fx.GraphModule) -> list[str]:
     """Names of the inputs that the program changes in place, which happens when the forward pass is over."""
-    context = torch._guards.TracingContext.try_get()
-    facts = None if context is None else context.fw_metadata
-    if facts is None:
-        return []
-    placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
-    return [placeholders[i] for i in facts.mutated_inp_runtime_indices]
+    output = next(node for node in module.graph.nodes if node.op == "output")
+    # AOTAutograd notes for every result what it is: for such an input its new value.
+    changed = [getattr(note, "mutated_input", None) for note in output.meta.get("desc") or ()]
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return [node.name for node in placeholders if node.meta.get("desc") in [note for note in changed if note]]

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from ...graph import Graph, Node, from_fx
-from .costs import Cost, costs
+from .costs import NEVER_MISSED, Cost, costs
 from .in_place import Joined, join_in_place
 from .kernels import as_in_eager_mode
 from .partition import is_tangent
@@ -19,8 +19,6 @@ from .random import add_states, is_random, own_generator, with_states
 
 # Bytes of a gradient that is taken for that of a loss; 512 is the grain of a GPU's allocator.
 _A_NUMBER = 512
-# Bytes that measuring one operation may take whatever the budget is.
-_NEVER_MISSED = 2**28
 
 
 @dataclass
@@ -42,9 +40,9 @@ def capture(
 ) -> Captured:
     """The graph of storages of an FX graph, with measured costs."""
     module.graph.eliminate_dead_code()
-    fingerprint = _fingerprint(module)
+    own = fingerprint(module)
     as_in_eager_mode(module)
-    known = costs(module.graph.nodes, None if most is None else max(most, _NEVER_MISSED))
+    known = costs(module.graph.nodes, None if most is None else max(most, NEVER_MISSED))
     backward = _after_tangents(module)
     joined = join_in_place(module, backward)
     for node_name, parts in joined.items():
@@ -75,7 +73,7 @@ def capture(
     )
     graph = Graph(described, graph.inputs, graph.outputs, graph.name)
     graph = _holding_tangents(graph, [node.name for node in nodes if is_tangent(node)])
-    return Captured(module, forward_outputs, graph, states, known, fingerprint, device)
+    return Captured(module, forward_outputs, graph, states, known, own, device)
 
 
 def _holding_tangents(graph: Graph, tangents: list[str]) -> Graph:
@@ -121,7 +119,7 @@ def _after_tangents(module: fx.GraphModule) -> set[str]:
     return found
 
 
-def _fingerprint(module: fx.GraphModule) -> str:
+def fingerprint(module: fx.GraphModule) -> str:
     """A name for the graph: operations, shapes, types and devices."""
     lines = [str(torch.__version__), torch.cuda.get_device_name() if torch.cuda.is_available() else ""]
     for node in module.graph.nodes:

@@ -20,6 +20,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .kernels import OWN
 
+NEVER_MISSED = 2**28
+"""Bytes that measuring one operation may take whatever the budget is."""
 _REPEATS = 5
 _LONG_ENOUGH = 0.02
 _TRUSTING = ("rnn", "lstm", "gru", "embedding_bag", "segment_reduce")
@@ -39,7 +41,7 @@ class Cost:
 def costs(nodes: Iterable[Any], most: int | None = None) -> dict[str, Cost]:
     """Cost of each operation, by name; ``most`` bounds the bytes that measuring one may take."""
     found: dict[str, Cost] = {}
-    with torch.utils._python_dispatch._disable_current_modes(), torch.no_grad(), _SameRandomNumbers():
+    with torch.utils._python_dispatch._disable_current_modes(), torch.no_grad(), SameRandomNumbers():
         for node in nodes:
             if isinstance(node.target, torch._ops.OpOverload) or node.target in OWN:
                 found[node.name] = _cost(node, most)
@@ -195,7 +197,7 @@ def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-class _SameRandomNumbers:
+class SameRandomNumbers:
     """Leaves the generators as they were."""
 
     def __enter__(self) -> None:

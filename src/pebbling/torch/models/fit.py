@@ -41,7 +41,14 @@ class Options:
 
     def compiled(self, function: Callable[..., Any], planner: Planner) -> Callable[..., Any]:
         """The function, captured and planned at its first call."""
-        return compiled(function, Eager(planner), whole=self.breaks == "refuse")
+        return compiled(function, self._capture(planner), whole=self.breaks == "refuse")
+
+    def _capture(self, planner: Planner) -> Any:
+        if self.backend == "eager":
+            return Eager(planner)
+        from .search import Inductor
+
+        return Inductor(planner)
 
 
 def fit(
@@ -58,7 +65,9 @@ def fit(
 
     ``memory`` is in bytes, or text such as "8GB"; None sets no limit. The first call with new shapes
     captures and plans (``time_limit`` bounds the search, in seconds), later ones run. With
-    ``backend="eager"`` every result and gradient is that of the original, bit for bit. What can't be
+    ``backend="eager"`` every result and gradient is that of the original, bit for bit. With "inductor" the
+    model is compiled as by torch.compile, with its gradients, and with a plan whose peak was measured to be
+    within the budget: ``plan.measured`` says what it takes, ``plan.planned`` what had been expected. What can't be
     captured is a ``CaptureError``; ``breaks="keep"`` runs it as it is instead, and gives each part
     between such breaks the whole budget for itself. ``plans`` is a folder where plans are kept and
     found again. With ``group``, a process group, all its ranks use the plan that its first one made.
@@ -122,10 +131,10 @@ def _options(
 ) -> Options:
     if backend not in ("eager", "inductor"):
         raise ValueError(f"backend={backend!r}: expected 'eager' or 'inductor'")
-    if backend == "inductor":
-        raise NotImplementedError(
-            "backend='inductor' is not there yet: inductor allocates on its own, and no plan could be held to its "
-            "budget; use backend='eager'"
+    if backend == "inductor" and group is not None:
+        raise ValueError(
+            "group= with backend='inductor': a plan is held to its budget by measuring it, which every rank does for "
+            "itself; leave group out, or use backend='eager'"
         )
     if breaks not in ("refuse", "keep"):
         raise ValueError(f"breaks={breaks!r}: expected 'refuse' or 'keep'")

@@ -2,12 +2,14 @@
 
 On the CPU every storage that an operation returns is watched by a weak reference: it counts from the
 moment it is made to the moment it is freed, views and aliases once. What an operator allocates and
-frees within itself is not seen there; on a GPU it is.
+frees within itself is not seen there; on a GPU it is. Code of inductor is seen if it was compiled before.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -32,6 +34,7 @@ class Measured(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.live = self.peak = 0
         self._watched: dict[int, weakref.ref[Any]] = {}
         self._before = 0
+        self._written: list[tuple[Any, Any]] = []
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -44,6 +47,7 @@ class Measured(TorchDispatchMode):  # type: ignore[no-untyped-call]
             torch.cuda.reset_peak_memory_stats(self.device)
             self._before = torch.cuda.memory_allocated(self.device)
         else:
+            self._watch_inductor()
             super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -56,6 +60,9 @@ class Measured(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.live = torch.cuda.memory_allocated(self.device) - self._before
         else:
             super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+            while self._written:
+                module, allocate = self._written.pop()
+                module.empty_strided_cpu = allocate
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operation and watch what it returns."""
@@ -66,6 +73,24 @@ class Measured(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._watch(leaf.untyped_storage())
         self.peak = max(self.peak, self.live)
         return result
+
+    def _watch_inductor(self) -> None:
+        """Code that inductor wrote allocates past the dispatcher, through a function that each module has by name."""
+        codecache = sys.modules.get("torch._inductor.codecache")
+        for module in codecache.PyCodeCache.modules if codecache is not None else ():
+            allocate = getattr(module, "empty_strided_cpu", None)
+            if allocate is not None:
+                self._written.append((module, allocate))
+                module.empty_strided_cpu = self._allocating(allocate)
+
+    def _allocating(self, allocate: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def watched(*args: Any) -> torch.Tensor:
+            made = allocate(*args)
+            self._watch(made.untyped_storage())
+            self.peak = max(self.peak, self.live)
+            return made
+
+        return watched
 
     def _watch(self, storage: Any) -> None:
         key, size = storage._cdata, storage.nbytes()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...graph import Graph, GraphPlan, Step, load, save
+from ...units import format_bytes
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,11 @@ class ModelPlan:
     graph_plan: GraphPlan
     fingerprint: str = ""
     estimated: bool = False
+    backend: str = "eager"
+    asked: int | None = None
+    """The budget under inductor, where a plan may be made for another one to be measured within it."""
     measured: int | None = field(default=None, compare=False)
-    """Peak of the first step on a GPU, as the allocator counted it, in bytes."""
+    """Peak of a measured step, in bytes: under inductor of a trial, on a GPU in eager mode of the first one."""
 
     @property
     def graph(self) -> Graph:
@@ -32,11 +36,16 @@ class ModelPlan:
     @property
     def memory(self) -> int | None:
         """The budget, in bytes."""
-        return self.graph_plan.memory
+        return self.graph_plan.memory if self.backend == "eager" else self.asked
 
     @property
     def peak(self) -> int:
-        """Bytes above the start at the worst moment."""
+        """Bytes above the start at the worst moment; under inductor as measured, if it was."""
+        return self.planned if self.backend == "eager" or self.measured is None else self.measured
+
+    @property
+    def planned(self) -> int:
+        """Bytes that the plan expects at the worst moment; under inductor no more than a guess."""
         return self.graph_plan.peak
 
     @property
@@ -88,4 +97,14 @@ class ModelPlan:
         return cls(plan)
 
     def __str__(self) -> str:
-        return str(self.graph_plan)
+        if self.backend == "eager":
+            return str(self.graph_plan)
+        budget = "no limit" if self.asked is None else format_bytes(self.asked)
+        peak = "not measured" if self.measured is None else f"measured {format_bytes(self.measured)}"
+        rows = [line for line in str(self.graph_plan).splitlines() if not line.startswith("peak ")]
+        rows = [line.replace("overhead  ", "overhead   planned", 1) for line in rows]
+        rows[1:1] = [
+            f"{'backend':<10} {self.backend}",
+            f"{'peak':<10} {peak} of {budget}; planned {format_bytes(self.planned)}",
+        ]
+        return "\n".join(rows)

@@ -45,7 +45,7 @@ class Runner:
         if self.planner.outdated:
             self.planner.outdated = False
             self._compiled = self.options.compiled(self.original, self.planner)
-        with settings(), refusals(self.name):
+        with settings(self.options.backend), refusals(self.name):
             return self._compiled(*args, **kwargs)
 
 

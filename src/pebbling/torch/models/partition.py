@@ -28,7 +28,7 @@ def split(
     what is kept, then the gradients of the outputs.
     """
     forward_runs, backward_runs = _runs(plan, joint)
-    results = _results(joint)
+    results = results_of(joint)
     nodes = _state_nodes(joint, states)
     placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
     given = [node for node in placeholders if not is_tangent(node)]
@@ -50,7 +50,7 @@ def straight(plan: GraphPlan, module: fx.GraphModule, states: Mapping[str, str])
     given = [node for node in module.graph.nodes if node.op == "placeholder"]
     writer = _Writer(module, given, _state_nodes(module, states))
     writer.write([*runs, *rest])
-    return writer.finish(_results(module), None)
+    return writer.finish(results_of(module), None)
 
 
 def boxed(module: fx.GraphModule) -> Any:
@@ -106,7 +106,7 @@ class _Writer:
     def finish(self, results: list[Any], described: int | None) -> fx.GraphModule:
         values = tuple(self.values[node] if isinstance(node, fx.Node) else node for node in results)
         output = self.graph.output(values)
-        _describe(output, self.joint, described, len(results))
+        describe(output, self.joint, described, len(results))
         return fx.GraphModule(self.joint, self.graph)
 
 
@@ -141,12 +141,12 @@ def _state_nodes(joint: fx.GraphModule, states: Mapping[str, str]) -> States:
     return {name: by_name[state] for name, state in states.items()}
 
 
-def _results(joint: fx.GraphModule) -> list[Any]:
+def results_of(joint: fx.GraphModule) -> list[Any]:
     output = next(node for node in joint.graph.nodes if node.op == "output")
     return list(output.args[0])
 
 
-def _describe(output: fx.Node, joint: fx.GraphModule, forward_outputs: int | None, count: int) -> None:
+def describe(output: fx.Node, joint: fx.GraphModule, forward_outputs: int | None, count: int) -> None:
     """Hand on what AOTAutograd notes about each result."""
     source = next(node for node in joint.graph.nodes if node.op == "output")
     notes = source.meta.get("desc")

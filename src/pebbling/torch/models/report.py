@@ -113,7 +113,7 @@ def page(plan: ModelPlan, seconds: float = 8.0) -> str:
 
 
 def _headline(plan: ModelPlan, name: str, before: int) -> str:
-    less = 1 - plan.peak / before if before else 0.0
+    less = 1 - plan.planned / before if before else 0.0
     if not plan.replayed:
         return f"{name} fits in {format_bytes(plan.peak)} without any replay"
     return f"{name} in {format_bytes(plan.peak)}: {less:.0%} less memory for {plan.overhead:.1%} more time"
@@ -125,14 +125,20 @@ def _detail(plan: ModelPlan) -> str:
         if plan.graph_plan.optimal
         else f"no plan within the budget can add less than {plan.bound:.1%}"
     )
+    if plan.backend != "eager":
+        proof += (
+            f", by what {plan.backend} is expected to store; peaks on this page are planned but for the measured one"
+        )
     return f"{len(plan.graph):,} operations, {sum(plan.replayed.values()):,} of them run again; {proof}."
 
 
 def _figures(plan: ModelPlan, before: int) -> str:
     budget = "no limit" if plan.memory is None else format_bytes(plan.memory)
     least = "" if plan.graph_plan.minimum is None else f"smallest {format_bytes(plan.graph_plan.minimum)}"
+    measured = plan.backend != "eager" and plan.measured is not None
     rows = [
-        (format_bytes(plan.peak), f"peak of the plan, of {budget}"),
+        *([(format_bytes(plan.peak), f"measured peak, of {budget}")] if measured else []),
+        (format_bytes(plan.planned), "planned peak" if measured else f"peak of the plan, of {budget}"),
         (format_bytes(before), "peak with everything kept"),
         (f"{plan.overhead:.2%}", f"more time, {format_seconds(plan.graph.time * plan.overhead)} a step"),
         (f"{plan.bound:.2%}", f"lower bound, gap {plan.gap:.2%}"),
