@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import marshal
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -26,9 +28,22 @@ def loops(compile: bool = True) -> SimpleNamespace:
     except ImportError:
         return SimpleNamespace(fast=False, **plain)
     made: dict[str, Any] = {}
+    stamp = _stamp(_LOOPS)
     for loop in _LOOPS:
         # A loop that calls another finds it among its globals, which must be the compiled one.
         copy = FunctionType(loop.__code__, {**loop.__globals__, **made}, loop.__name__, loop.__defaults__)
-        copy.__qualname__ = loop.__qualname__
+        # What numba keeps on disk it finds by this name, and looks only at the file of the loop itself for changes.
+        copy.__qualname__ = f"{loop.__qualname__}_{stamp}"
         made[loop.__name__] = numba.njit(cache=True)(copy)
     return SimpleNamespace(fast=True, **made)
+
+
+def _stamp(loops: Sequence[Callable[..., Any]]) -> str:
+    """A name for the code of all loops and the numbers that it takes from its modules."""
+    found = hashlib.sha256()
+    for loop in loops:
+        code, names = loop.__code__, loop.__globals__
+        found.update(marshal.dumps(code))
+        numbers = [(name, names[name]) for name in code.co_names if isinstance(names.get(name), int | float)]
+        found.update(repr(numbers).encode())
+    return found.hexdigest()[:12]
