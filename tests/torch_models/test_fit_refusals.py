@@ -114,3 +114,15 @@ def test_planning_on_the_meta_device_estimates() -> None:
     half = plan(model, x, memory=everything.peak * 0.8, time_limit=1)
     assert 0 < half.overhead < 1
     assert half.replayed
+
+
+def test_a_derivative_that_the_meta_device_lacks_is_refused() -> None:
+    with torch.device("meta"):
+        layer, x, y = nn.Linear(8, 10), torch.empty(4, 8), torch.zeros(4, dtype=torch.long)
+
+    def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(layer(x), y)
+
+    for _ in range(2):
+        with pytest.raises(CaptureError, match="no derivative of aten::nll_loss on the meta device"):
+            plan(loss, x, y)

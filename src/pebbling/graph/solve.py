@@ -118,6 +118,8 @@ class _Search:
         if start is not None:
             self._accept("given plan", start.steps)
         self._first()
+        # Only now, since loops are compiled on the way to a first plan where that was never done before.
+        self.end = perf_counter() + self.time_limit
         for stage in (
             self._without_copies,
             self._exactly,

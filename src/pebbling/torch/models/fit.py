@@ -17,7 +17,7 @@ from .capture import Eager, Stopped, compiled, settings
 from .model_plan import ModelPlan
 from .module import FittedFunction, Runner, fitted_module
 from .planner import Planner
-from .refusals import refusals
+from .refusals import derivatives, refusals
 
 F = TypeVar("F", bound=Callable[..., Any])
 Backend = Literal["eager", "inductor"]
@@ -107,7 +107,8 @@ def plan(
 ) -> ModelPlan:
     """The plan that ``fit`` would make for these arguments; nothing of the model is run.
 
-    Parameters and arguments may be on the meta device: costs are then estimated and not measured.
+    Parameters and arguments may be on the meta device: costs are then estimated and not measured, and kernels that
+    torch chooses by the device, such as those of attention, may be others than there.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
@@ -119,7 +120,7 @@ def plan(
     planner = options.planner(name)
     capture = compiled(function, Eager(planner, stop=True), whole=True)
     try:
-        with settings(), refusals(name), torch.random.fork_rng(devices=[]):
+        with settings(), refusals(name), derivatives(), torch.random.fork_rng(devices=[]):
             capture(*example, **keywords)
     except Stopped:
         return planner.made[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,9 @@ _WAYS_OUT = (
 )
 
 
+_NO_DERIVATIVE = "autograd kernel was not registered"
+
+
 @contextmanager
 def refusals(name: str) -> Iterator[None]:
     """Turn what torch raises while it captures into a ``CaptureError``, and let our own errors through."""
@@ -27,6 +31,12 @@ def refusals(name: str) -> Iterator[None]:
         inner = error.inner_exception
         if isinstance(inner, PebblingError):
             raise inner.with_traceback(None) from None
+        if _NO_DERIVATIVE in str(inner):
+            raise CaptureError(
+                f"{name} could not be captured: torch has no derivative of {str(inner).partition(': an')[0]} on the "
+                "meta device, and the backward pass would be missing from the plan; give plan() tensors and parameters "
+                "on a real device"
+            ) from error
         raise CaptureError(f"{name} could not be captured: {_first_line(inner)}.{_where(inner)}") from error
     except (exc.Unsupported, exc.UserError) as error:
         raise CaptureError(
@@ -34,6 +44,14 @@ def refusals(name: str) -> Iterator[None]:
         ) from error
     except exc.TorchDynamoException as error:
         raise CaptureError(f"{name} could not be captured{_where(error)}: {_first_line(error)}") from error
+
+
+@contextmanager
+def derivatives() -> Iterator[None]:
+    """Let torch fail where it would only warn that an operation has no derivative."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=f".*{_NO_DERIVATIVE}")
+        yield
 
 
 def _where(error: Any) -> str:
