@@ -186,3 +186,53 @@ def test_a_large_module_early_leaves_the_rest_to_small_ones():
     machine = Machine(costs, 0)
     machine.run(iter(found.schedule))
     assert (machine.peak, machine.time) == (found.peak, found.time)
+
+
+class Counting(nn.Module):
+    """Depends on how often it has run."""
+
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Linear(4, 4)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        return torch.tanh(self.line(x) * (1 + 0.1 * self.count))
+
+
+class Nudging(nn.Module):
+    """Changes the buffer of a module that it does not list among its own."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other = [other]
+
+    def forward(self, x):
+        self.other[0].count += 0.5
+        return x * 1.5
+
+
+def counting_chain(kind):
+    modules = [Counting() for _ in range(7)]
+    if kind == "twice":
+        modules[5] = modules[1]
+    if kind == "by another":
+        modules[1] = Nudging(modules[4])
+    return nn.Sequential(*modules)
+
+
+@pytest.mark.parametrize("kind", ["own", "twice", "by another"])
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_replays_see_the_buffers_of_their_first_run(kind, slots):
+    torch.manual_seed(0)
+    net = counting_chain(kind)
+    x, found = torch.randn(3, 4), []
+    for run in (net, chain(net, slots=slots)):
+        for buffer in net.buffers():
+            buffer.zero_()
+        for _ in range(2):
+            net.zero_grad()
+            run(x).sum().backward()
+        found.append([*[p.grad.clone() for p in net.parameters()], *[b.clone() for b in net.buffers()]])
+    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))

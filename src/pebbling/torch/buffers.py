@@ -40,6 +40,11 @@ class Buffers:
                 values[place] = part.view(one.shape)
         return tuple(values)
 
+    def changed_since(self, marks: Sequence[Any] = ()) -> tuple[list[Any], list[torch.nn.Module]]:
+        """Marks of all buffers as they are now, and the modules of those whose marks were others."""
+        now = [(id(_of(slot)), _of(slot)._version) for slot in self._all]
+        return now, [slot[0] for slot, old, new in zip(self._all, marks, now) if old != new]
+
     def write(self, values: Values) -> None:
         """Put values back, without counting as a write: no tape takes notice."""
         buffers = [_of(slot).data for slot in self.changing]

@@ -100,6 +100,8 @@ class Chain(nn.Module):
                 ambient.casts or survey.compiled,
                 self._verify,
             )
+            assert self._costs is not None
+            passage.apart = survey.apart and self._costs.apart
             passage.sweep()
             outcome = Outcome(passage.state, [], [], None, len(links))
             passage.let_go()

@@ -54,6 +54,8 @@ class Costs:
 
     input: int
     modules: tuple[Module, ...]
+    apart: bool = True
+    """Whether every module changes no buffers but its own."""
 
 
 def measure(program: Layers, taper: Taper, state: Leaves, ambient: Ambient, buffers: Buffers) -> Costs:
@@ -61,20 +63,24 @@ def measure(program: Layers, taper: Taper, state: Leaves, ambient: Ambient, buff
     draws, before = ambient.draws(), buffers.read()
     looks, taper.looks = taper.looks, False
     modules = []
+    apart = True
     first = _bytes(state)
     try:
         with torch.no_grad(), without_fast_paths():
             now = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in state]
             for step in range(len(program.modules)):
+                marks, _ = buffers.changed_since()
                 module, now = _measure_one(program, taper, now, step)
                 modules.append(module)
+                own = {id(part) for part in program.modules[step].modules()}
+                apart = apart and all(id(part) in own for part in buffers.changed_since(marks)[1])
         buffers.settle(before)
         before = tuple([value for value, one in zip(before, buffers.changed) if one])
     finally:
         taper.looks = looks
         ambient.set(draws)
         buffers.write(before)
-    return Costs(first, tuple(_alike(modules, program)))
+    return Costs(first, tuple(_alike(modules, program)), apart)
 
 
 def _measure_one(program: Layers, taper: Taper, state: Leaves, step: int) -> tuple[Module, Leaves]:

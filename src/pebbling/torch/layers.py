@@ -10,6 +10,7 @@ import torch
 from ..loops.program import Leaves, Stepped
 from ..tree import Structure, flatten, paths, unflatten
 from .block import Taper
+from .buffers import Values
 from .passage import Passage
 from .survey import Survey
 
@@ -51,6 +52,13 @@ class Layers:
 
 class ChainPassage(Passage):
     """A passage through modules, in which every tensor that can be differentiated is."""
+
+    apart = True
+    """Whether no two modules have a buffer in common."""
+
+    def held_buffers(self) -> Values:
+        """Those of modules that are still to come, which is all that a snapshot needs, are as they were at first."""
+        return self.start[1] if self.apart else super().held_buffers()
 
     def followed(self, state: Leaves, step: int) -> list[bool]:
         return [differentiable(leaf) for leaf in state]

@@ -20,7 +20,7 @@ from ..errors import ReplayError
 from ..loops.program import Leaves, Program
 from ..store import Host, Store
 from .ambient import Ambient, without_fast_paths
-from .buffers import Buffers
+from .buffers import Buffers, Values
 from .course import Course
 from .offload import Moved, Offload
 from .replays import Replays
@@ -142,8 +142,12 @@ class Passage:
         self.actions = ended.since(ended.end_forward + 1)
 
     def _put(self, slot: int, tier: int) -> None:
-        draws, buffers = self.start if self.at == 0 else (self.ambient.draws(), self.buffers.read())
+        draws, buffers = self.start if self.at == 0 else (self.ambient.draws(), self.held_buffers())
         self.tiers[tier].put(slot, self.at, self.state, draws, buffers)
+
+    def held_buffers(self) -> Values:
+        """The buffers that a snapshot of now takes along."""
+        return self.buffers.read()
 
     def _forward(self, stop: int) -> None:
         if self.program.rich:

@@ -21,6 +21,8 @@ class Survey:
         self.training: list[bool] = []
         self.compiled = False
         self.parts: list[nn.Module] = []
+        self.apart = True
+        """Whether no two of the modules have a part in common."""
         places: dict[int, int] = {}
         seen: set[int] = set()
         for link in self.links:
@@ -32,7 +34,9 @@ class Survey:
                         if place == len(self.parameters):
                             self.parameters.append(parameter)
                         own.add(place)
-                if id(part) not in seen:
+                if id(part) in seen:
+                    self.apart = False
+                else:
                     seen.add(id(part))
                     self._note(part)
             self.own.append(sorted(own))

@@ -63,7 +63,7 @@ class WayBack:
             elif kind is Advance:
                 state = passage.advance(state, bound(action[0]), bound(action[1]))
             elif kind is Snapshot:
-                draws, buffers = passage.ambient.draws(), passage.buffers.read()
+                draws, buffers = passage.ambient.draws(), passage.held_buffers()
                 passage.tiers[action[2]].put(action[1], bound(action[0]), state, draws, buffers)
             elif kind is Free:
                 passage.tiers[action[2]].free(action[1])
