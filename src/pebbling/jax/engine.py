@@ -6,8 +6,9 @@ whole buffer through it. Each store comes right after the step that made the sta
 before a step makes XLA copy that state.
 
 Where a step takes less than a microsecond, the kernels beside it count: on CPUs each costs about a
-tenth of such a step, and a loop body of more than eight of them several times that (measured). Hence a row is one vector, each number of which is read inside the kernel that needs it,
-and the evaluations of a row are numbered through its three loops.
+tenth of such a step, and a loop body of more than eight of them several times that (measured). Hence
+a row is one vector, each number of which is read inside the kernel that needs it, and the evaluations
+of a row are numbered through its three loops.
 """
 
 from __future__ import annotations
