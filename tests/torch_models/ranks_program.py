@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import sys
 
@@ -87,6 +88,9 @@ def main() -> None:
         torch.manual_seed(0)
         {"ddp": ddp, "fsdp": fsdp, "disagreement": disagreement}[sys.argv[1]](distributed.get_rank())
     finally:
+        # What was captured holds on to groups, and so to their threads, past the end of the interpreter.
+        torch._dynamo.reset()
+        gc.collect()
         distributed.destroy_process_group()
     print("agreed", os.environ["RANK"])
 
