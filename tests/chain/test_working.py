@@ -143,6 +143,16 @@ def test_sizes_of_any_kind_round_up():
         assert peak(schedule, state, tape, working) <= memory
 
 
+def test_what_is_left_behind_counts_where_nothing_else_does():
+    working = Working([0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 4])
+    sizes = {"state": [0, 0, 0], "tape": [9, 9, 9], "working": working}
+    with pytest.raises(BudgetError) as refused:
+        Uneven([1, 1, 1], memory=3, **sizes)
+    assert refused.value.minimum == 4
+    schedule = Uneven([1, 1, 1], memory=4, **sizes)
+    assert check(schedule).time == least_time([1, 1, 1], [0, 0, 0], *list(sizes.values())[:2], working, 4)
+
+
 def test_working_says_nothing_where_slots_are_counted():
     with pytest.raises(ValueError, match="working says nothing where slots are counted"):
         Uneven([1, 1], slots=1, working=Working([0, 0], [0, 0], [0, 0], [0, 0]))

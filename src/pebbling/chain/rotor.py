@@ -42,7 +42,7 @@ def solve(forward: Sequence[float], backward: Sequence[float], grid: Grid, gates
     table = np.empty((steps, steps + 1, room + 1))
     fill = faster(_fill_loop, _fill, steps**3 * room, _WORTH)
     gates = gates or open_gates(steps)
-    fill(prefix, reversal, state, tape, *gates, table)
+    fill(prefix, reversal, state, tape, gates, table)
     value = float(table[0, steps, room])
     return Solution(*grid, _choices(prefix, reversal, grid, gates, table) if value < np.inf else {}, value)
 
@@ -84,16 +84,13 @@ def _fill(
     reversal: np.ndarray,
     state: np.ndarray,
     tape: np.ndarray,
-    ahead: np.ndarray,
-    behind: np.ndarray,
-    record: np.ndarray,
-    back: np.ndarray,
-    turn: np.ndarray,
+    gates: Gates,
     table: np.ndarray,
 ) -> None:
     """The table, span by span, for every memory and split at a time."""
     steps, _, room = table.shape
-    work, rooms, gated = np.empty((steps, room)), np.arange(room), bool(ahead.any())
+    ahead, behind, record, back, turn = gates
+    work, rooms, gated = np.empty((steps, room)), np.arange(room), bool(ahead.any() or behind.any())
     sizes = list(zip(state.tolist(), tape.tolist(), strict=True))
     for last in range(steps):
         table[last, last : last + 2] = np.where(rooms < turn[last], np.inf, prefix[last + 1] + reversal[last])
@@ -117,15 +114,12 @@ def _fill_loop(
     reversal: np.ndarray,
     state: np.ndarray,
     tape: np.ndarray,
-    ahead: np.ndarray,
-    behind: np.ndarray,
-    record: np.ndarray,
-    back: np.ndarray,
-    turn: np.ndarray,
+    gates: Gates,
     table: np.ndarray,
 ) -> None:
     """The same, number by number."""
     steps, _, room = table.shape
+    ahead, behind, record, back, turn = gates
     for first in range(0, steps, _ROWS):
         beyond = min(first + _ROWS, steps)
         for start in range(beyond - 1, -1, -1):

@@ -240,6 +240,10 @@ class Passage:
                     f"{block.stop - 1}, and did not in the first ones: its earlier gradients would be lost. Let it "
                     "require gradients from the start (requires_grad_())"
                 )
+        self._compared(block, width)
+
+    def _compared(self, block: Block, width: int) -> None:
+        """Hold the state after a block against the first run, where that is asked for."""
         if block.stop < self.steps and self.replays.wants(block.stop):
             self.replays.see(block.stop, block.values[:width], self.program)
 

@@ -155,8 +155,7 @@ class VariedPassage(Passage):
                 f"{block.stop - 1} are run again than were the first time: what a step does must depend on its state "
                 "alone"
             )
-        if block.stop < self.steps and self.replays.wants(block.stop):
-            self.replays.see(block.stop, block.values[:width], self.program)
+        self._compared(block, width)
 
     def arrived(self, block: Block, emitted: list[list[Any]]) -> list[tuple[int, Any]]:
         found: dict[int, Any] = {}
