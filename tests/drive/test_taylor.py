@@ -43,6 +43,14 @@ def test_linear_and_constant_functions_have_no_remainder():
     assert not taylor_test(lambda x: (x.sum(), np.zeros(3)), POINT, direction=np.ones(3)).passed
 
 
+def test_a_function_that_does_not_change_is_said_to_test_little():
+    still = taylor_test(lambda x: (1.0, np.zeros(3)), np.ones(3))
+    moving = taylor_test(lambda x: (x.sum(), np.ones(3)), np.ones(3))
+    assert still.passed
+    assert "tests little" in str(still)
+    assert str(moving).endswith("passed")
+
+
 def test_trees_and_leaves_that_do_not_count():
     def of_tree(s):
         return float((s["u"] ** 2).sum() + s["t"] ** 3), {"u": 2 * s["u"], "t": 3 * s["t"] ** 2, "n": None}
