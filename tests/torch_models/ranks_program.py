@@ -83,7 +83,8 @@ def tight(model: nn.Module) -> int:
 
 
 def main() -> None:
-    distributed.init_process_group("gloo")
+    meeting, rank = f"file://{os.environ['MEETING']}", int(os.environ["RANK"])
+    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
     try:
         torch.manual_seed(0)
         {"ddp": ddp, "fsdp": fsdp, "disagreement": disagreement}[sys.argv[1]](distributed.get_rank())

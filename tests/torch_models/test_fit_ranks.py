@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +13,9 @@ PROGRAM = Path(__file__).parent / "ranks_program.py"
 
 
 @pytest.mark.parametrize("what", ["ddp", "fsdp", "disagreement"])
-def test_two_ranks(what: str) -> None:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    shared |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+def test_two_ranks(what: str, tmp_path: Path) -> None:
+    # A file to meet at: a port that was free a moment ago may be taken by another program meanwhile.
+    shared = {**os.environ, "MEETING": str(tmp_path / "ranks"), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     ranks = [
         subprocess.Popen(
             [sys.executable, str(PROGRAM), what],
