@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from .apart import aside
 from .indexed import Floats
 from .linear import Programme
 
@@ -39,8 +41,24 @@ def relaxed(problem: Programme, seconds: float, seed: int) -> Answer:
 
 
 def whole(problem: Programme, seconds: float, seed: int, nodes: int) -> Answer:
-    """The programme with what is alive at each point as 0 or 1, by branch and cut over at most so many nodes."""
+    """The programme with what is alive at each point as 0 or 1, by branch and cut over at most so many nodes.
+
+    A programme that takes HiGHS down is tried once more without presolve, where it has not been seen to die.
+    """
+    end = perf_counter() + seconds
+    for presolve in ("choose", "off"):
+        left = end - perf_counter()
+        if left > 0:
+            answer: Answer | None = aside.call(branch_and_cut, problem, left, seed, nodes, presolve, seconds=left)
+            if answer is not None:
+                return answer
+    return Answer(None, -np.inf)
+
+
+def branch_and_cut(problem: Programme, seconds: float, seed: int, nodes: int, presolve: str) -> Answer:
+    """``whole`` in this process, which may not survive it."""
     highs = _model(problem, seconds, seed, whole=True)
+    highs.setOptionValue("presolve", presolve)
     highs.setOptionValue("mip_max_nodes", nodes)
     highs.setOptionValue("mip_rel_gap", 0.0)
     highs.setOptionValue("mip_abs_gap", 1e-6)
