@@ -48,6 +48,46 @@ def test_an_operand_that_is_read_again_is_left_alone() -> None:
     assert not any(" + " in node.op for node in fitted.plan.graph.nodes if not node.backward)
 
 
+def test_an_operation_that_comes_later_writes_over_its_operand_too() -> None:
+    """What lies in between does not matter, unless the operation reads it."""
+    torch.manual_seed(0)
+    x, w = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)
+
+    def apart(x: torch.Tensor) -> torch.Tensor:
+        y = x @ w
+        other = x.exp()
+        return torch.relu(y.view(2, 8)).sum() + other.sum()
+
+    def waiting(x: torch.Tensor) -> torch.Tensor:
+        y = x @ w
+        other = x.exp().sum()
+        return (y * other).sum()
+
+    for function, joined in ((apart, True), (waiting, False)):
+        fitted = fit(function)
+        value = fitted(x)
+        value.backward()
+        mine, x.grad = x.grad, None
+        expected = function(x)
+        expected.backward()
+        assert torch.equal(value, expected)
+        assert torch.equal(mine, x.grad)
+        x.grad = None
+        products = [node.op for node in fitted.plan.graph.nodes if node.op.startswith("aten.mm") and not node.backward]
+        assert products == ["aten.mm.default + aten.relu.default" if joined else "aten.mm.default"]
+
+
+def test_views_that_come_later_are_moved_with_the_operation_that_reads_them() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
+    x = torch.randn(2, 3, 8)
+    fitted = fit(copy.deepcopy(model))
+    for each in (fitted, model):
+        each(x).square().sum().backward()
+    assert any(node.op == "aten.mm.default + aten.threshold_backward.default" for node in fitted.plan.graph.nodes)
+    assert all(torch.equal(a.grad, b.grad) for a, b in zip(fitted.parameters(), model.parameters()))
+
+
 def test_a_dropout_of_nothing_copies_nothing() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.0), nn.Tanh(), nn.Linear(4, 2))

@@ -16,6 +16,7 @@ from .in_place import Joined, join_in_place
 from .kernels import as_in_eager_mode
 from .partition import is_tangent
 from .random import add_states, is_random, own_generator, with_states
+from .rows import in_parts
 
 # Bytes of a gradient that is taken for that of a loss; 512 is the grain of a GPU's allocator.
 _A_NUMBER = 512
@@ -36,17 +37,30 @@ class Captured:
 
 
 def capture(
-    module: fx.GraphModule, forward_outputs: int, mutated: list[str], most: int | None, name: str = ""
+    module: fx.GraphModule,
+    forward_outputs: int,
+    mutated: list[str],
+    most: int | None,
+    name: str = "",
+    parts: bool = False,
 ) -> Captured:
-    """The graph of storages of an FX graph, with measured costs."""
+    """The graph of storages of an FX graph, with measured costs; with ``parts``, losses run some rows at a time."""
     module.graph.eliminate_dead_code()
     own = fingerprint(module)
     as_in_eager_mode(module)
-    known = costs(module.graph.nodes, None if most is None else max(most, NEVER_MISSED))
+    limit = None if most is None else max(most, NEVER_MISSED)
+    known = costs(module.graph.nodes, limit)
     backward = _after_tangents(module)
-    joined = join_in_place(module, backward)
-    for node_name, parts in joined.items():
-        known[node_name] = _sum([known[part] for part in parts.names])
+    by_rows = in_parts(module, backward) if parts else {}
+    for node_name, cost in costs([node for node in module.graph.nodes if node.name in by_rows], limit).items():
+        row = by_rows[node_name]
+        whole = _sum([known[each] for each in row.names])
+        workspace = max(cost.workspace, row.workspace)
+        known[node_name] = replace(whole if cost.estimated else cost, workspace=workspace, bytes=())
+    joined = {**by_rows, **join_in_place(module, backward)}
+    for node_name, one in joined.items():
+        if node_name not in by_rows:
+            known[node_name] = _sum([known[each] for each in one.names])
     states = add_states(module, backward)
     nodes = list(module.graph.nodes)
     places = {str(getattr(node.meta.get("val"), "device", "")) for node in nodes}
@@ -72,6 +86,11 @@ def capture(
         for node in graph.nodes
     )
     graph = Graph(described, graph.inputs, graph.outputs, graph.name)
+    for node_name, row in by_rows.items():
+        if row.over is not None:
+            # By now it may be one with the operation before it.
+            over = next((other for other, one in joined.items() if row.over in one.names), row.over)
+            graph = _written_over(graph, node_name, over)
     graph = _holding_tangents(graph, [node.name for node in nodes if is_tangent(node)])
     return Captured(module, forward_outputs, graph, states, known, own, device)
 
@@ -84,6 +103,19 @@ def _holding_tangents(graph: Graph, tangents: list[str]) -> Graph:
     most = _A_NUMBER if hasattr(torch.autograd.function.BackwardCFunction, "apply_boxed") else math.inf
     held = [name for name in tangents if name in graph.storage and graph.storage[name].bytes <= most]
     return Graph(graph.nodes, graph.inputs, (*graph.outputs, *held), graph.name)
+
+
+def _written_over(graph: Graph, result: str, over: str) -> Graph:
+    """The graph in which a result lies where another is, which is made once and stays until both are read."""
+
+    def change(node: Node) -> Node:
+        if node.name == result:
+            node = replace(node, makes=tuple(replace(storage, bytes=0) for storage in node.makes))
+        if node.name == over:
+            node = replace(node, replayable=False)
+        return replace(node, reads=(*node.reads, over)) if result in node.reads and over not in node.reads else node
+
+    return Graph(map(change, graph.nodes), graph.inputs, graph.outputs, graph.name)
 
 
 def _described(node: Node, joined: Joined | None, again: bool) -> Node:

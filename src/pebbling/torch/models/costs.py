@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ def costs(nodes: Iterable[Any], most: int | None = None) -> dict[str, Cost]:
     found: dict[str, Cost] = {}
     with torch.utils._python_dispatch._disable_current_modes(), torch.no_grad(), SameRandomNumbers():
         for node in nodes:
-            if isinstance(node.target, torch._ops.OpOverload) or node.target in OWN:
+            if isinstance(node.target, torch._ops.OpOverload) or _own(node.target):
                 found[node.name] = _cost(node, most)
     return found
 
@@ -72,7 +73,7 @@ def signature(node: Any) -> Any:
         return repr(value)
 
     return (
-        str(node.target),
+        node.target.__qualname__ if isinstance(node.target, FunctionType) else str(node.target),
         torch.get_num_threads(),
         describe(node.args),
         tuple((name, describe(value)) for name, value in sorted(node.kwargs.items())),
@@ -103,7 +104,11 @@ def _harmless(target: Any) -> bool:
     Not those of others, which may do anything, and not recurrent kernels, which trust what they stored
     themselves in the forward pass and take the process down if it is not that.
     """
-    return target in OWN or (target.namespace == "aten" and not any(word in str(target) for word in _TRUSTING))
+    return _own(target) or (target.namespace == "aten" and not any(word in str(target) for word in _TRUSTING))
+
+
+def _own(target: Any) -> bool:
+    return target in OWN or hasattr(target, "in_parts")
 
 
 def _made(result: Any, given: Any) -> tuple[int, ...]:

@@ -1,13 +1,14 @@
 """Operations that write over an operand which nobody reads again: one storage less while they run.
 
 A captured graph is functional: ``x + f(x)`` allocates the sum beside what f returned. Where an operation
-directly follows the one that made its operand, and is that operand's only reader, the two become one
-node, which makes a single storage. The kernels are those of the in-place variants, which compute what
-the functional ones compute. The gain is largest where the peak is least avoidable: at a loss over many
-classes the gradient of the scores takes the place of what it is computed from.
+is its operand's only reader, and directly follows the one that made it or could, as all else that it
+reads is there by then, the two become one node, which makes a single storage. The kernels are those of
+the in-place variants, which compute what the functional ones compute. The gain is largest where the peak
+is least avoidable: at a loss over many classes the gradient of the scores takes the place of what it is
+computed from.
 
-Left alone: random operations, effects, operands that are views of something larger, and operations with
-others in between, since moving them could lengthen the life of what they read.
+Left alone: random operations, effects, operands that are views of something larger, and operations that
+read what is made after their operand, since moving that could lengthen the life of what it reads.
 """
 
 from __future__ import annotations
@@ -64,24 +65,63 @@ def join_in_place(module: fx.GraphModule, backward: set[str]) -> dict[str, Joine
     for node in list(module.graph.nodes):
         if node.op != "call_function" or not _allocates(node):
             continue
-        made = _join(module.graph, last, node, backward, joined) if last is not None else None
-        last = node if made is None else made
+        found = _join(module.graph, last, node, backward, joined)
+        if found is None:
+            last = node
+        elif last is found[0]:
+            last = found[1]
     return joined
 
 
 def _join(
-    graph: fx.Graph, first: fx.Node, second: fx.Node, backward: set[str], joined: dict[str, Joined]
-) -> fx.Node | None:
-    """One node in place of two, or None if they are to stay."""
-    if second.target not in _VARIANTS or not _may_lead(first, joined):
-        return None
-    if (first.name in backward) != (second.name in backward):
+    graph: fx.Graph,
+    last: fx.Node | None,
+    second: fx.Node,
+    backward: set[str],
+    joined: dict[str, Joined],
+) -> tuple[fx.Node, fx.Node] | None:
+    """The node that an operation was joined to and the one that stands for both, or None if it is to stay."""
+    if second.target not in _VARIANTS:
         return None
     _, positions, _ = _VARIANTS[second.target]
     for position in positions:
+        first = _source(second, position)
+        if first is None or not _may_lead(first, joined) or (first.name in backward) != (second.name in backward):
+            continue
         path = _path(first, second, position)
-        if path is not None:
-            return _replace(graph, first, path, second, position, backward, joined)
+        if path is None:
+            continue
+        where = second if first is last else first
+        if not _there(where, [node for node in second.all_input_nodes if node not in (first, *path)]):
+            continue
+        return first, _replace(graph, first, path, second, position, backward, joined, where)
+    return None
+
+
+def _there(where: fx.Node, nodes: list[fx.Node]) -> bool:
+    """Whether the nodes come before another one, or can: views that come later are moved."""
+    later: set[fx.Node] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node < where:
+            continue
+        if node.op != "call_function" or _picks(node) or _allocates(node):
+            return False
+        later.add(node)
+        stack += node.all_input_nodes
+    for node in sorted(later):
+        where.prepend(node)
+    return True
+
+
+def _source(second: fx.Node, position: int) -> fx.Node | None:
+    """The operation that allocated an operand."""
+    node = second.args[position] if position < len(second.args) else None
+    while isinstance(node, fx.Node) and node.op == "call_function":
+        if _allocates(node):
+            return node
+        node = node.all_input_nodes[0] if node.all_input_nodes else None
     return None
 
 
@@ -128,6 +168,7 @@ def _replace(
     position: int,
     backward: set[str],
     joined: dict[str, Joined],
+    where: Any,
 ) -> fx.Node:
     inside = {first, *path}
     read = [argument for node in (first, *path, second) for argument in node.all_input_nodes]
@@ -139,7 +180,7 @@ def _replace(
         stale = first.args[3:5] if first.target is _NORM else [first.args[i] for i in first.target.stale]
         run.again = _function(first, path, second, position, inputs, pick, again=True)
         run.stale = [inputs.index(node) for node in stale]
-    with graph.inserting_before(second):
+    with graph.inserting_before(where):
         node = graph.call_function(run, tuple(inputs))
     node.meta = dict(second.meta)
     before = joined.pop(first.name, None)
@@ -154,7 +195,7 @@ def _replace(
         values = list(first.meta["val"])
         values[pick] = second.meta["val"]
         node.meta["val"] = tuple(values)
-        with graph.inserting_before(second):
+        with graph.inserting_before(where):
             result = graph.call_function(path[0].target, (node, pick))
         result.meta = dict(second.meta)
         second.replace_all_uses_with(result)

@@ -22,6 +22,8 @@ class ModelPlan:
     """The budget under inductor, where a plan may be made for another one to be measured within it."""
     measured: int | None = field(default=None, compare=False)
     """Peak of a measured step, in bytes: under inductor of a trial, on a GPU in eager mode of the first one."""
+    plain: float | None = field(default=None, compare=False)
+    """Seconds of one forward and backward pass as the model runs them by itself, if that is not the graph's time."""
 
     @property
     def graph(self) -> Graph:
@@ -50,13 +52,17 @@ class ModelPlan:
 
     @property
     def overhead(self) -> float:
-        """Time of what is replayed, as a share of one forward and backward pass."""
-        return self.graph_plan.overhead
+        """Time beyond one forward and backward pass, as a share of that."""
+        return self._share(self.graph_plan.overhead)
 
     @property
     def bound(self) -> float:
-        """What any plan within the budget must add."""
-        return self.graph_plan.bound
+        """What any plan within the budget must add, of those that run the operations as this one does."""
+        return self._share(self.graph_plan.bound)
+
+    def _share(self, share: float) -> float:
+        """A share of the graph's time as one of the model's own, which a loss in parts may be faster than."""
+        return share if not self.plain else max(0.0, (1 + share) * self.graph.time / self.plain - 1)
 
     @property
     def gap(self) -> float:

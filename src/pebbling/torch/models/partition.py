@@ -10,6 +10,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import fx
 
 from ...graph import GraphPlan, unroll
@@ -39,7 +40,8 @@ def split(
     kept = _read_later(backward_runs, gradients, nodes)
     forward = first.finish([*wanted, *kept], forward_outputs)
     tangents = [node for node in placeholders if is_tangent(node)]
-    second = _Writer(joint, [*kept, *tangents], nodes)
+    # Numbers come last among the results of the forward pass, and first among the arguments of the backward pass.
+    second = _Writer(joint, [*sorted(kept, key=lambda node: not _number(node)), *tangents], nodes)
     second.write(backward_runs)
     return forward, second.finish(gradients, None)
 
@@ -72,6 +74,17 @@ def boxed(module: fx.GraphModule) -> Any:
 
     call._boxed_call = True  # type: ignore[attr-defined]
     return call
+
+
+def copied(module: fx.GraphModule) -> fx.GraphModule:
+    """The module with a graph of its own: whoever changes that leaves the other as it is."""
+    graph = fx.Graph()
+    values: dict[fx.Node, Any] = {}
+    for node in module.graph.nodes:
+        values[node] = graph.node_copy(node, values.__getitem__)
+    copy = fx.GraphModule(module, graph)
+    copy.meta = dict(module.meta)
+    return copy
 
 
 def is_tangent(node: fx.Node) -> bool:
@@ -132,8 +145,13 @@ def _read_later(runs: list[tuple[fx.Node, bool]], results: list[Any], states: St
         made.add(node)
     read.update((node, None) for node in results if isinstance(node, fx.Node) and node not in made)
     kept = [node for node in read if not is_tangent(node) and node.op != "get_attr"]
-    # AOTAutograd expects those that the program kept past autograd's check of versions to come last.
-    return sorted(kept, key=lambda node: bool(node.meta.get("saved_tensor_with_no_vc_check", False)))
+    # AOTAutograd expects those that the program kept past autograd's check of versions to come last, then numbers.
+    return sorted(kept, key=lambda node: (_number(node), bool(node.meta.get("saved_tensor_with_no_vc_check", False))))
+
+
+def _number(node: fx.Node) -> bool:
+    """Whether a value is a number that the program took out of a tensor."""
+    return isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
 def _state_nodes(joint: fx.GraphModule, states: Mapping[str, str]) -> States:

@@ -15,7 +15,12 @@ from ...graph import Graph, GraphPlan, load, save, solve
 from ...units import format_bytes
 from .captured import Captured, capture
 from .model_plan import ModelPlan
+from .partition import copied
+from .rows import has_loss
 from .watch import SLACK
+
+# Seconds for a first look at a graph of which there are two.
+_QUICK = 3.0
 
 
 @dataclass
@@ -35,10 +40,20 @@ class Planner:
 
     def plan(self, module: fx.GraphModule, forward_outputs: int, mutated: list[str]) -> tuple[Captured, GraphPlan]:
         """A captured graph and its plan, from the folder if it is there."""
-        captured = capture(module, forward_outputs, mutated, self.memory, self.name)
-        result = self._agreed(captured)
-        self.made.append(ModelPlan(result, captured.fingerprint, any(c.estimated for c in captured.costs.values())))
+        ways = self._ways(module, forward_outputs, mutated)
+        result = self._agreed(ways)
+        captured = next(way for way in ways if alike(way.graph, result.graph))
+        estimated = any(cost.estimated for cost in captured.costs.values())
+        self.made.append(ModelPlan(result, captured.fingerprint, estimated, plain=ways[0].graph.time))
         return captured, result
+
+    def _ways(self, module: fx.GraphModule, forward_outputs: int, mutated: list[str]) -> list[Captured]:
+        """The graph as it is, and where a budget may ask for it the one whose loss runs some rows at a time."""
+        other = copied(module) if self.memory is not None and has_loss(module) else None
+        ways = [capture(module, forward_outputs, mutated, self.memory, self.name)]
+        if other is not None:
+            ways.append(capture(other, forward_outputs, mutated, self.memory, self.name, parts=True))
+        return ways
 
     def seen(self, captured: Captured, plan: ModelPlan, peak: int) -> None:
         """Note the measured peak of a plan; one that is over the budget is made again at the next call."""
@@ -55,20 +70,20 @@ class Planner:
             return self.memory
         return max(0, int(self.memory * (1 - SLACK)) - self.excess.get(captured.fingerprint, 0))
 
-    def _agreed(self, captured: Captured) -> GraphPlan:
+    def _agreed(self, ways: list[Captured]) -> GraphPlan:
         if self.group is None:
-            return self._found(captured)
+            return self._found(ways)
         from .ranks import agree
 
-        return agree(self.group, captured.fingerprint, lambda: self._found(captured))
+        return agree(self.group, ways[0].fingerprint, lambda: self._found(ways))
 
-    def _found(self, captured: Captured) -> GraphPlan:
-        path = self._path(captured)
+    def _found(self, ways: list[Captured]) -> GraphPlan:
+        path = self._path(ways[0])
         if path is not None and path.exists():
             known = load(path)
-            if isinstance(known, GraphPlan) and alike(known.graph, captured.graph):
+            if isinstance(known, GraphPlan) and any(alike(known.graph, way.graph) for way in ways):
                 return known
-        plan = self._solve(captured)
+        plan = self._better(ways)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             partial = path.with_name(f"{os.getpid()}-{path.name}")
@@ -76,10 +91,31 @@ class Planner:
             partial.replace(path)
         return plan
 
-    def _solve(self, captured: Captured) -> GraphPlan:
+    def _better(self, ways: list[Captured]) -> GraphPlan:
+        """The faster plan, of those for the graph as it is and for the one in parts."""
+        if len(ways) == 1:
+            return self._solve(ways[0])
+        plain, parts = ways
+        quick, refused = self._tried(plain, min(self.time_limit, _QUICK))
+        if quick is not None and not quick.overhead:
+            return quick
+        plan, also = self._tried(parts, self.time_limit)
+        if refused is not None and also is not None:
+            raise min(refused, also, key=lambda error: math.inf if error.minimum is None else error.minimum)
+        if plan is not None and (quick is None or plan.time < quick.time):
+            return plan
+        return self._solve(plain, start=quick)
 
+    def _tried(self, captured: Captured, seconds: float) -> tuple[GraphPlan | None, BudgetError | None]:
         try:
-            return solve(captured.graph, self.budget(captured), time_limit=self.time_limit)
+            return self._solve(captured, seconds), None
+        except BudgetError as error:
+            return None, error
+
+    def _solve(self, captured: Captured, seconds: float | None = None, start: GraphPlan | None = None) -> GraphPlan:
+        seconds = self.time_limit if seconds is None else seconds
+        try:
+            return solve(captured.graph, self.budget(captured), time_limit=seconds, start=start)
         except BudgetError as error:
             least = error.minimum
             if least is not None and captured.device is not None:
