@@ -48,6 +48,11 @@ def test_a_process_that_hangs_is_ended(another, monkeypatch):
     assert another.call(os.getpid, seconds=60.0) not in (None, first)
 
 
+def test_where_no_process_can_be_started_there_is_no_answer(another, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/there/is/no/python")
+    assert another.call(os.getpid, seconds=60.0) is None
+
+
 def test_errors_come_back(another):
     with pytest.raises(ZeroDivisionError):
         another.call(divmod, 1, 0, seconds=60.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,6 +191,21 @@ def test_the_gradient_of_scores_that_were_given_is_its_own() -> None:
     fitted(scores).backward()
     assert torch.equal(scores.grad, expected)
     assert scores.grad.untyped_storage().nbytes() == size
+
+
+def test_a_kept_plan_is_found_again_with_its_way_of_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model = Classes(torch.bfloat16, 1024)
+    inputs = example(model)
+    memory = int(0.5 * measured(model, inputs))
+    expected = outcome(model, model, *inputs)
+    first = fit(model, memory=memory, plans=tmp_path, time_limit=2)
+    outcome(model, first, *inputs)
+    monkeypatch.setattr(Planner, "_better", None)
+    second = fit(model, memory=memory, plans=tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(outcome(model, second, *inputs), expected))
+    assert in_parts(first) == in_parts(second) != []
+    assert second.plan.steps == first.plan.steps
 
 
 def test_the_plan_counts_what_running_in_parts_costs() -> None:

@@ -33,9 +33,12 @@ class Apart:
         self._owner = 0
 
     def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-        """What the function returns, or None if the process died of it or took longer than that."""
+        """What the function returns, or None if the process died of it, took longer than that, or can't be started."""
         with self._lock:
-            process = self._running()
+            try:
+                process = self._running()
+            except OSError:
+                return None
             found: list[Any] = []
             exchange = threading.Thread(target=_exchange, args=(process, (function, arguments), found), daemon=True)
             exchange.start()

@@ -16,7 +16,7 @@ from .in_place import Joined, join_in_place
 from .kernels import as_in_eager_mode
 from .partition import is_tangent
 from .random import add_states, is_random, own_generator, with_states
-from .rows import in_parts
+from .rows import InParts, in_parts
 
 # Bytes of a gradient that is taken for that of a loss; 512 is the grain of a GPU's allocator.
 _A_NUMBER = 512
@@ -48,19 +48,8 @@ def capture(
     module.graph.eliminate_dead_code()
     own = fingerprint(module)
     as_in_eager_mode(module)
-    limit = None if most is None else max(most, NEVER_MISSED)
-    known = costs(module.graph.nodes, limit)
     backward = _after_tangents(module)
-    by_rows = in_parts(module, backward) if parts else {}
-    for node_name, cost in costs([node for node in module.graph.nodes if node.name in by_rows], limit).items():
-        row = by_rows[node_name]
-        whole = _sum([known[each] for each in row.names])
-        workspace = max(cost.workspace, row.workspace)
-        known[node_name] = replace(whole if cost.estimated else cost, workspace=workspace, bytes=())
-    joined = {**by_rows, **join_in_place(module, backward)}
-    for node_name, one in joined.items():
-        if node_name not in by_rows:
-            known[node_name] = _sum([known[each] for each in one.names])
+    known, joined = _rewritten(module, backward, None if most is None else max(most, NEVER_MISSED), parts)
     states = add_states(module, backward)
     nodes = list(module.graph.nodes)
     places = {str(getattr(node.meta.get("val"), "device", "")) for node in nodes}
@@ -85,14 +74,25 @@ def capture(
         _described(_sized(node, known.get(node.name), grain), joined.get(node.name), node.name in again)
         for node in graph.nodes
     )
-    graph = Graph(described, graph.inputs, graph.outputs, graph.name)
-    for node_name, row in by_rows.items():
-        if row.over is not None:
-            # By now it may be one with the operation before it.
-            over = next((other for other, one in joined.items() if row.over in one.names), row.over)
-            graph = _written_over(graph, node_name, over)
+    graph = _writing_over(Graph(described, graph.inputs, graph.outputs, graph.name), joined)
     graph = _holding_tangents(graph, [node.name for node in nodes if is_tangent(node)])
     return Captured(module, forward_outputs, graph, states, known, own, device)
+
+
+def _rewritten(
+    module: fx.GraphModule, backward: set[str], most: int | None, parts: bool
+) -> tuple[dict[str, Cost], dict[str, Joined]]:
+    """Join operations; the costs of all, and what those that are several stand for."""
+    known = costs(module.graph.nodes, most)
+    by_rows = in_parts(module, backward) if parts else {}
+    for name, cost in costs([node for node in module.graph.nodes if node.name in by_rows], most).items():
+        row = by_rows[name]
+        whole = _sum([known[each] for each in row.names])
+        workspace = max(cost.workspace, row.workspace)
+        known[name] = replace(whole if cost.estimated else cost, workspace=workspace, bytes=())
+    in_place = join_in_place(module, backward)
+    known.update((name, _sum([known[each] for each in one.names])) for name, one in in_place.items())
+    return known, {**by_rows, **in_place}
 
 
 def _holding_tangents(graph: Graph, tangents: list[str]) -> Graph:
@@ -105,14 +105,24 @@ def _holding_tangents(graph: Graph, tangents: list[str]) -> Graph:
     return Graph(graph.nodes, graph.inputs, (*graph.outputs, *held), graph.name)
 
 
+def _writing_over(graph: Graph, joined: dict[str, Joined]) -> Graph:
+    """The graph in which results that are written over others lie there."""
+    for name, one in joined.items():
+        if isinstance(one, InParts) and one.over is not None:
+            # By now that may be one with the operation before it.
+            over = next((other for other, each in joined.items() if one.over in each.names), one.over)
+            graph = _written_over(graph, name, over)
+    return graph
+
+
 def _written_over(graph: Graph, result: str, over: str) -> Graph:
-    """The graph in which a result lies where another is, which is made once and stays until both are read."""
+    """One result in place of another, which is made once and stays until both are read."""
 
     def change(node: Node) -> Node:
         if node.name == result:
-            node = replace(node, makes=tuple(replace(storage, bytes=0) for storage in node.makes))
+            return replace(node, makes=tuple(replace(storage, bytes=0) for storage in node.makes))
         if node.name == over:
-            node = replace(node, replayable=False)
+            return replace(node, replayable=False)
         return replace(node, reads=(*node.reads, over)) if result in node.reads and over not in node.reads else node
 
     return Graph(map(change, graph.nodes), graph.inputs, graph.outputs, graph.name)
