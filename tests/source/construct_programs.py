@@ -534,6 +534,17 @@ def comprehensions(x, a, b):
 
 
 @program
+def comprehensions_over_names_of_globals(x, a, b):
+    rows = [SCALE * 2 for SCALE in (0.1, 0.2)]
+    for i in range(4):
+        parts = {len: x * len for len in rows}
+        x = sum(parts.values()) * SCALE + len(rows) * a
+        while np.sum(x) > 50 * SCALE:
+            x = x * SCALE
+    return np.sum(x)
+
+
+@program
 def match_statement(x, a, b):
     for item in [("add", 1), ("scale", 2.0), {"kind": "row", "n": 2}, 5, [1, 2, 3]]:
         match item:

@@ -199,6 +199,52 @@ def test_methods_and_their_attributes():
     assert Model.run.__kwdefaults__ == {"steps": 6, "scale": 2.0}
 
 
+class Decay:
+    """A method that reads attributes alone."""
+
+    rate = 0.3
+
+    @checkpoint(slots=3)
+    def run(self, u):
+        for _ in range(6):
+            u = np.sin(u * self.rate)
+        return np.sum(u)
+
+
+def test_what_a_method_knows_of_its_own_loops_is_not_what_the_loop_changes():
+    decay = Decay()
+    np.testing.assert_array_equal(pb.grad(decay.run)(X), pb.grad(lambda u: Decay.run.__wrapped__(decay, u))(X))
+
+
+GENERIC = """
+import numpy as np
+
+def plain[T](u: T, *, rate: float = 0.3) -> T:
+    for _ in range(6):
+        v: T = np.sin(u * rate)
+        u = v + len(T.__name__)
+    return np.sum(u)
+
+class Holder[S]:
+    def plain[T](self, u: T) -> S:
+        for _ in range(6):
+            u = np.sin(u)
+        return np.sum(u)
+"""
+
+if sys.version_info >= (3, 12):
+
+    def test_functions_with_type_parameters(tmp_path):
+        path = tmp_path / "generic.py"
+        path.write_text(GENERIC)
+        names = {"__name__": "generic"}
+        exec(compile(GENERIC, path, "exec"), names)
+        through, method = checkpoint(slots=2)(names["plain"]), checkpoint(slots=2)(names["Holder"].plain)
+        np.testing.assert_array_equal(pb.grad(through)(X), pb.grad(names["plain"])(X))
+        np.testing.assert_array_equal(pb.grad(method, 1)(None, X), pb.grad(names["Holder"].plain, 1)(None, X))
+        assert [one.__name__ for one in through.__type_params__] == ["T"]
+
+
 def failing(u, at):
     for i in range(6):
         u = u * 0.5

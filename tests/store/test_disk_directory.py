@@ -190,9 +190,11 @@ def test_a_store_that_is_forgotten_removes_everything(tmp_path):
 
 def test_a_forked_process_leaves_no_trace(tmp_path):
     code = """
-        import os, sys, numpy as np
+        import os, sys, warnings, numpy as np
         from pebbling.errors import StoreError
         from pebbling.store import Background, Disk
+        # Python 3.12 and later warn of any fork beside threads.
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         store, behind = Disk(sys.argv[1] + "/a"), Background(Disk(sys.argv[1] + "/b"))
         store.put(0, np.arange(3))
         behind.put(0, np.arange(3))

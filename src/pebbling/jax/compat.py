@@ -1,6 +1,6 @@
 """Everything that pebbling takes from the inside of JAX, in one place.
 
-Checked on jax 0.10 and 0.11. Rules are registered on ordinary primitives; besides that, five things
+Checked on jax 0.10, 0.11 and 0.12. Rules are registered on ordinary primitives; besides that, five things
 are needed that JAX has no public name for: tracing to a jaxpr from abstract values, the jaxpr of a
 derivative, the split of a jaxpr into what is known and what is not, the transpose of a linear
 function given as Python code, and arrays whose type gives way as that of a Python number does.
@@ -71,7 +71,8 @@ def register(
     _pe.custom_partial_eval_rules[of] = split
     _pe.partial_eval_jaxpr_custom_rules[of] = split_equation
     _batching.fancy_primitive_batchers[of] = batch
-    _pe.dce_rules[of] = prune
+    # From jax 0.12 on, which references are read later comes before the equation; loops take none.
+    _pe.dce_rules[of] = lambda used, *rest: prune(used, rest[-1])
 
 
 def trace(fun: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Jaxpr:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 from ..chain import Online, Schedule
 from ..loops.runtime import Options
 from .facts import find_loops
+from .names import parameters_of, variables_of
 from .parse import RUNTIME, build, parse, plain_function, refuse
 from .rewrite import Rewrite
 from .runtime import Runtime
@@ -76,10 +77,8 @@ def _transformed(f: Any, options: Options) -> Any:
         )
     facts = list(loops.values())
     code = function.__code__
-    known = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
-    parameters = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
     runtime = Runtime(facts, shares(options, facts))
-    Rewrite(loops, known).function(tree, {*code.co_varnames[:parameters], *code.co_freevars})
+    Rewrite(loops, variables_of(code, tree)).function(tree, {*parameters_of(code), *code.co_freevars})
     new = build(function, tree, runtime)
     setattr(new, RUNTIME, runtime)
     return new

@@ -12,7 +12,7 @@ from types import FunctionType
 import numpy as np
 
 from .live import Liveness, Loop
-from .names import Path, Uses, appended_only, exposed, root_of
+from .names import Path, Uses, appended_only, exposed, root_of, variables_of
 from .parse import refuse
 
 _SEES_ALL = frozenset({"locals", "vars", "eval", "exec", "dir"})
@@ -74,7 +74,7 @@ class Facts:
 def find_loops(function: FunctionType, tree: ast.FunctionDef) -> dict[Loop, Facts]:
     """The loops of a function, outer ones before inner ones."""
     code = function.__code__
-    known = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    known = variables_of(code, tree)
     _check_function(function, tree, known)
     needed, strictly = Liveness(tree).loops, Liveness(tree, lasting=False).loops
     found: dict[Loop, Facts] = {}

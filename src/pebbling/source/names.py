@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import CodeType
 from typing import Any, TypeAlias
 
 Path: TypeAlias = tuple[str, ...]
@@ -159,6 +161,19 @@ class Uses(ast.NodeVisitor):
 def _parameters(args: ast.arguments) -> set[str]:
     more = [arg for arg in (args.vararg, args.kwarg) if arg is not None]
     return {arg.arg for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs, *more]}
+
+
+def parameters_of(code: CodeType) -> set[str]:
+    """The names of a function's arguments."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    return set(code.co_varnames[: count + bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)])
+
+
+def variables_of(code: CodeType, tree: ast.FunctionDef) -> set[str]:
+    """The names that are variables of a function, or of one that it is made in, wherever it uses them."""
+    listed = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    # From Python 3.12 on, those of comprehensions are listed too; outside of them such a name may be a global.
+    return listed & (Uses(tree.body).stores | parameters_of(code) | set(code.co_freevars))
 
 
 def root_of(node: ast.AST) -> str | None:

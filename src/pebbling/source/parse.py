@@ -75,8 +75,8 @@ def build(function: FunctionType, tree: ast.FunctionDef, runtime: Any) -> Functi
         body=[tree],
         decorator_list=[],
     )
-    if "type_params" in ast.FunctionDef._fields:
-        vars(outer)["type_params"] = []
+    if "type_params" in ast.FunctionDef._fields:  # the code that names them has them in its closure
+        vars(tree)["type_params"] = vars(outer)["type_params"] = []
     module = ast.fix_missing_locations(ast.Module([outer], []))
     compiled = compile(module, function.__code__.co_filename, "exec", dont_inherit=True, flags=_futures(function))
     code = _named(_inner(_inner(compiled, _OUTER), tree.name), function)

@@ -24,6 +24,7 @@ from ..errors import SourceError
 from ..tree import fingerprint
 from .containers import container_of
 from .graph import Taken, is_fixed, is_module, overlap
+from .parse import RUNTIME
 from .program import SourceProgram, running
 
 _INSTALLED = tuple(
@@ -178,6 +179,8 @@ def _look(holder: Any, name: str) -> tuple[Any, Any, Taken, list[str | None]]:
     )
     if isinstance(holder, FunctionType):
         value = getattr(holder, name)
+        if name == "__dict__" and RUNTIME in value:  # what it knows of its own loops, which grows as they run
+            value = {key: one for key, one in value.items() if key != RUNTIME}
     taken = Taken({})
     shape = taken.take(value)
     return value, shape, taken, [_digest(leaf) for leaf in taken.leaves]
