@@ -84,9 +84,18 @@ def test_what_is_no_function_is_refused() -> None:
         fit(nn.DataParallel(nn.Linear(2, 2)))
 
 
-def test_recurrent_kernels_which_autograd_alone_can_run_are_refused() -> None:
-    with pytest.raises(CaptureError, match="LSTM"):
-        fit(nn.LSTM(4, 4))(torch.ones(2, 3, 4))
+# torch looks at the gradient of what comes out of the part before, and warns of that.
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")
+def test_packed_sequences_are_refused_and_can_be_kept() -> None:
+    layer, x, lengths = nn.LSTM(4, 4, batch_first=True), torch.ones(2, 3, 4), torch.tensor([3, 1])
+
+    def packed(x: torch.Tensor) -> torch.Tensor:
+        sequence = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+        return layer(sequence)[0].data
+
+    with pytest.raises(CaptureError, match=r"test_fit_refusals\.py:\d+, in packed \(sequence = "):
+        fit(packed)(x)
+    assert torch.equal(fit(packed, breaks="keep")(x), packed(x))
 
 
 def test_a_function_without_tensors_has_nothing_to_plan() -> None:

@@ -1,4 +1,4 @@
-"""Branch and cut in a process of its own.
+"""HiGHS in a process of its own.
 
 HiGHS may take its process down: for some programmes releases up to 1.15 write past their memory while they
 factor the basis of a sub-problem, and what dies then is a training run that only asked for a bound. It may

@@ -61,6 +61,10 @@ def check(plan: GraphPlan) -> GraphCost:
         raise ScheduleError(
             f"the plan promises an overhead of {plan.overhead:.6%}, the machine counts {cost.overhead:.6%}"
         )
+    if plan.bound > cost.overhead + 1e-9:
+        raise ScheduleError(
+            f"the plan says that any plan must add {plan.bound:.6%}, and adds {cost.overhead:.6%} itself"
+        )
     return cost
 
 

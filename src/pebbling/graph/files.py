@@ -38,7 +38,10 @@ def load(path: str | os.PathLike[str]) -> Graph | GraphPlan:
     if kind not in (_GRAPH, _PLAN) or version != _VERSION:
         found = f"{kind!r} of version {version!r}"
         raise ValueError(f"{os.fspath(path)!r} holds {found}; expected {_GRAPH!r} or {_PLAN!r} of version {_VERSION}")
-    return _to_plan(document) if kind == _PLAN else _to_graph(document)
+    try:
+        return _to_plan(document) if kind == _PLAN else _to_graph(document)
+    except (ValueError, TypeError, LookupError) as error:
+        raise ValueError(f"{os.fspath(path)!r} is damaged: {type(error).__name__}, {error}") from error
 
 
 def _from_graph(graph: Graph) -> dict[str, Any]:

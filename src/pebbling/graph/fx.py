@@ -10,6 +10,7 @@ imported here.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from ..errors import CaptureError
@@ -64,7 +65,11 @@ def from_fx(
     results = _results(nodes)
     depends = _depending(nodes, set(tangents))
     wanted = _needed(
-        [*results[:forward_outputs], *(node for node in nodes if _effect(node) and node.name not in depends)]
+        [
+            *results[:forward_outputs],
+            # What draws numbers does so in the forward pass, whoever reads them: all that come later depend on it.
+            *(node for node in nodes if (_effect(node) or _random(node)) and node.name not in depends),
+        ]
     )
     price, extra = _price(time, _bytes_moved), _price(workspace, lambda node: 0)
     stale = {name for node in nodes if node.name in set(mutated) for name in sharing.of(node)}
@@ -173,8 +178,10 @@ def unroll(plan: GraphPlan, joint: Any) -> Iterator[Run | Drop | None]:
     by_name = {node.name: node for node in nodes}
     sharing = Sharing(nodes)
     results = [node for node in _results(nodes) if node is not None]
-    there: dict[str, None] = {node.name: None for node in nodes if node.op in ("placeholder", "get_attr")}
-    alive = {name for node in nodes if node.op in ("placeholder", "get_attr") for name in sharing.of(node)}
+    # Gradients of outputs that are the plan's own arrive where it says, and so do views of them.
+    given = [node for node in nodes if node.op in ("placeholder", "get_attr") and node.name not in plan.graph.node]
+    there: dict[str, None] = {node.name: None for node in given}
+    alive = {name for node in given for name in sharing.of(node)}
     users = {node.name: [user for user in node.users if _picks(user)] for node in nodes}
     ran: set[str] = set()
 
@@ -201,6 +208,9 @@ def unroll(plan: GraphPlan, joint: Any) -> Iterator[Run | Drop | None]:
                 if set(sharing.of(node)) <= alive:
                     yield from views(node)
             yield None
+            # Tensors are handed over, and lists of views made again.
+            for name in [name for name in there if isinstance(by_name[name].meta.get("val"), tuple | list)]:
+                del there[name]
         if isinstance(step, Free):
             yield from forget(step.storage)
             continue
@@ -212,6 +222,7 @@ def unroll(plan: GraphPlan, joint: Any) -> Iterator[Run | Drop | None]:
             node = by_name[name]
             if node.op == "placeholder":
                 alive.update(sharing.of(node))
+                there[name] = None
                 continue
             # Another member's result was dropped, and not this one's: a second copy would break the budget.
             if sharing.made_by(node) and alive.issuperset(sharing.made_by(node)):
@@ -347,6 +358,8 @@ def _random(node: Any) -> bool:
 
 
 def _operator(node: Any) -> str:
+    if isinstance(node.target, FunctionType):
+        return node.target.__name__
     return str(node.target) if node.op == "call_function" else node.op
 
 

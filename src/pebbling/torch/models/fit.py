@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -13,9 +13,9 @@ from torch import distributed, nn
 
 from ...errors import CaptureError
 from ...units import parse_bytes
-from .capture import Eager, Stopped, compiled, settings
+from .capture import Eager, Stopped, compiled
 from .model_plan import ModelPlan
-from .module import FittedFunction, Runner, fitted_module
+from .module import FittedFunction, Runner, fitted_module, original
 from .planner import Planner
 from .refusals import derivatives, refusals
 
@@ -41,11 +41,11 @@ class Options:
 
     def compiled(self, function: Callable[..., Any], planner: Planner) -> Callable[..., Any]:
         """The function, captured and planned at its first call."""
-        return compiled(function, self._capture(planner), whole=self.breaks == "refuse")
+        return compiled(function, self._capture(planner, function), whole=self.breaks == "refuse")
 
-    def _capture(self, planner: Planner) -> Any:
+    def _capture(self, planner: Planner, function: Callable[..., Any]) -> Any:
         if self.backend == "eager":
-            return Eager(planner)
+            return Eager(planner, function)
         from .search import Inductor
 
         return Inductor(planner)
@@ -80,6 +80,7 @@ def fit(
     True
     """
     options = _options(memory, backend, breaks, plans, time_limit, group)
+    function = original(function)
     if isinstance(function, nn.Module):
         return refit(function, options)  # type: ignore[return-value]
     if not callable(function):
@@ -87,14 +88,22 @@ def fit(
     return FittedFunction(Runner(function, options))  # type: ignore[return-value]
 
 
-def refit(model: nn.Module, options: Options) -> nn.Module:
-    """A fitted module with given options."""
+def refit(model: nn.Module, options: Options, hooks: Mapping[str, Any] | None = None) -> nn.Module:
+    """A fitted module with given options, and the hooks of the one that it is a copy of."""
     if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
         raise CaptureError(
             f"{type(model).__name__} hides the model that it wraps: fit first, then wrap, as in "
             f"{type(model).__name__}(fit(model, …))"
         )
-    return fitted_module(model, Runner(model, options), refit)
+    inside = next(
+        (name for name, each in model.named_modules() if each is not model and original(each) is not each), None
+    )
+    if inside is not None:
+        raise CaptureError(f"{inside!r} in {type(model).__name__} is fitted already: fit the whole, or only its parts")
+    fitted = fitted_module(model, Runner(model, options), refit)
+    for name, each in (hooks or {}).items():
+        setattr(fitted, name, each)
+    return fitted
 
 
 def plan(
@@ -116,11 +125,12 @@ def plan(
     0.0
     """
     options = _options(memory, "eager", "refuse", plans, time_limit, None)
+    function = original(function)
     name = type(function).__name__ if isinstance(function, nn.Module) else getattr(function, "__qualname__", "function")
     planner = options.planner(name)
-    capture = compiled(function, Eager(planner, stop=True), whole=True)
+    capture = compiled(function, Eager(planner, function, stop=True), whole=True)
     try:
-        with settings(), refusals(name), derivatives(), torch.random.fork_rng(devices=[]):
+        with refusals(name, function), derivatives(), torch.random.fork_rng(devices=[]):
             capture(*example, **keywords)
     except Stopped:
         return planner.made[-1]
@@ -139,7 +149,7 @@ def _options(
         )
     if breaks not in ("refuse", "keep"):
         raise ValueError(f"breaks={breaks!r}: expected 'refuse' or 'keep'")
-    if not time_limit > 0:
+    if not isinstance(time_limit, int | float) or not time_limit > 0:
         raise ValueError(f"time_limit={time_limit!r}: expected a number of seconds above 0")
     budget = None if memory is None else parse_bytes(memory)
     if group is not None:

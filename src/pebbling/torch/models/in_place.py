@@ -117,7 +117,11 @@ def _there(where: fx.Node, nodes: list[fx.Node]) -> bool:
 
 def _source(second: fx.Node, position: int) -> fx.Node | None:
     """The operation that allocated an operand."""
-    node = second.args[position] if position < len(second.args) else None
+    return _maker(second.args[position] if position < len(second.args) else None)
+
+
+def _maker(node: Any) -> fx.Node | None:
+    """The operation that a value, a view or one result of several comes from."""
     while isinstance(node, fx.Node) and node.op == "call_function":
         if _allocates(node):
             return node
@@ -126,9 +130,11 @@ def _source(second: fx.Node, position: int) -> fx.Node | None:
 
 
 def _may_lead(node: fx.Node, joined: dict[str, Joined]) -> bool:
+    if is_random(node):
+        return False
     if node.name in joined or node.target in OWN:
         return True
-    if not isinstance(node.target, torch._ops.OpOverload) or is_random(node):
+    if not isinstance(node.target, torch._ops.OpOverload):
         return False
     if getattr(node.target, "namespace", "") != "aten" or node.target._schema.is_mutable:
         return False
@@ -156,8 +162,11 @@ def _path(first: fx.Node, second: fx.Node, position: int) -> list[fx.Node] | Non
         return None
     if picks and (len(path) < 2 or not _picks(path[1])):
         return None
-    others = {_storage(a.meta["val"]) for a in second.all_input_nodes if a is not operand and _tensor(a)}
-    return None if _storage(operand.meta["val"]) in others else path[1:]
+    others = [each for each in second.all_input_nodes if each is not operand]
+    if any(_maker(each) is first for each in others):
+        return None
+    shared = {_storage(each.meta["val"]) for each in others if _tensor(each)}
+    return None if _storage(operand.meta["val"]) in shared else path[1:]
 
 
 def _replace(

@@ -15,6 +15,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from .host_dropout import as_host_dropout, host_dropout, host_dropout_backward
+from .recurrent import add_apart, as_recurrent_layers, lstm_layer
+
 aten = torch.ops.aten
 
 
@@ -46,7 +49,7 @@ def cudnn_norm_backward(
 
 
 cudnn_norm.again, cudnn_norm.stale = cudnn_norm_again, (3, 4)  # type: ignore[attr-defined]
-OWN = (cudnn_norm, cudnn_norm_backward)
+OWN = (cudnn_norm, cudnn_norm_backward, lstm_layer, add_apart, host_dropout, host_dropout_backward)
 """Functions that may stand in a captured graph beside torch's own operators."""
 
 
@@ -57,6 +60,8 @@ def as_in_eager_mode(module: fx.GraphModule) -> None:
             pulls = [each for each in _backward_of(node) if tuple(each.args[9]) == (True, True, True)]
             if len(pulls) == len(_backward_of(node)) and _cudnn(node):
                 _to_cudnn(module.graph, node, pulls)
+    as_recurrent_layers(module.graph)
+    as_host_dropout(module.graph)
     _drop_copies(module.graph)
 
 

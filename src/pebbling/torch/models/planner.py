@@ -11,7 +11,7 @@ from typing import Any
 from torch import fx
 
 from ...errors import BudgetError
-from ...graph import Graph, GraphPlan, load, save, solve
+from ...graph import Graph, GraphPlan, check, load, save, solve
 from ...units import format_bytes
 from .captured import Captured, capture
 from .model_plan import ModelPlan
@@ -82,6 +82,7 @@ class Planner:
         if path is not None and path.exists():
             known = load(path)
             if isinstance(known, GraphPlan) and any(alike(known.graph, way.graph) for way in ways):
+                check(known)
                 return known
         plan = self._better(ways)
         if path is not None:

@@ -36,6 +36,8 @@ def is_random(node: Any) -> bool:
     """Whether a node of an FX graph draws from the default generator."""
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
+    if not hasattr(node.target, "_schema"):
+        return True
     names = [argument.name for argument in node.target._schema.arguments]
     given = {**dict(zip(names, node.args)), **node.kwargs}
     defaults = {argument.name: argument.default_value for argument in node.target._schema.arguments}

@@ -1,0 +1,72 @@
+"""Eager mode's kernels while a model is traced.
+
+For its tracers torch keeps a second implementation of some operators, in Python: interpolation, recurrent
+layers, a few activations and losses. It rounds differently from the compiled one that eager mode runs, and
+takes more memory and time. While a model is traced these are set aside, so that what is traced is what
+would have run. So is torch's answer that multi-head attention is being traced, which would keep it from the
+kernel that it evaluates with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+
+_OWN_DERIVATIVE = torch._C.DispatchKey.Autograd
+_KEYS = (_OWN_DERIVATIVE, torch._C.DispatchKey.CompositeImplicitAutograd)
+# A dropout draws the same numbers in Python and has a smaller mask, see ``host_dropout``; batch norms change
+# statistics, which only Python's say.
+_LEFT = ("aten::dropout", "aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm")
+
+
+def switches() -> tuple[bool, ...]:
+    """The switches of torch by which operators choose their kernels when they are traced, and nobody looks later."""
+    get: Any = torch._C
+    attention = (get._get_flash_sdp_enabled(), get._get_mem_efficient_sdp_enabled(), get._get_math_sdp_enabled())
+    return (*attention, get._get_cudnn_sdp_enabled(), get._get_cudnn_enabled(), get._get_mkldnn_enabled())
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Let multi-head attention take the path that it takes in eager mode."""
+    from torch._dynamo.variables.torch import tracing_state_functions
+
+    answers: dict[Any, Any] = tracing_state_functions()
+    asked = getattr(torch.nn.modules.activation, "_is_make_fx_tracing", None)
+    known = {asked: answers[asked]} if asked in answers else {}
+    answers.update(dict.fromkeys(known, False))
+    try:
+        yield
+    finally:
+        answers.update(known)
+
+
+@contextmanager
+def eager_kernels() -> Iterator[None]:
+    """Let the tracer see the operators that eager mode runs."""
+    taken: list[tuple[Any, Any, Any]] = []
+    try:
+        for operator in _written_twice():
+            for key in _KEYS:
+                if key in operator.py_kernels:
+                    taken.append((operator, key, operator.py_kernels.pop(key)))
+            operator._dispatch_cache.clear()
+        yield
+    finally:
+        for operator, key, kernel in taken:
+            operator.py_kernels[key] = kernel
+            operator._dispatch_cache.clear()
+
+
+@cache
+def _written_twice() -> tuple[Any, ...]:
+    """Operators whose derivative tracers write in Python too; those without one are composed of the same kernels."""
+    import torch._decomp
+
+    packets = (getattr(torch.ops.aten, name) for name in dir(torch.ops.aten))
+    operators = (getattr(each, name) for each in packets if hasattr(each, "overloads") for name in each.overloads())
+    return tuple(each for each in operators if _OWN_DERIVATIVE in each.py_kernels and each._schema.name not in _LEFT)
