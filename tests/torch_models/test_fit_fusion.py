@@ -30,7 +30,7 @@ from pebbling.torch.models.capture import overwritten
 from pebbling.torch.models.cut import join, own_cut
 from pebbling.torch.models.emit import emit
 from pebbling.torch.models.fusion import fused
-from pebbling.torch.models.partition import boxed
+from pebbling.torch.models.partition import boxed, is_tangent
 
 PLAIN = (
     attention_and_tied_weights,
@@ -50,8 +50,8 @@ PLAIN = (
 class Planned:
     """Backend that cuts at a share of the way from the smallest peak to that of torch's own cut."""
 
-    def __init__(self, share: float) -> None:
-        self.share = share
+    def __init__(self, share: float, freely: bool) -> None:
+        self.share, self.freely = share, freely
         self.replayed = 0
 
     def __call__(self, module: Any, example: Any) -> Any:
@@ -65,7 +65,7 @@ class Planned:
 
     def cut(self, joint: Any, inputs: Any, *, num_fwd_outputs: int, **_: Any) -> Any:
         options = {"num_fwd_outputs": num_fwd_outputs, "compiler": "inductor"}
-        forward, backward = own_cut(joint, inputs, overwritten(joint), **options)
+        forward, backward = own_cut(joint, inputs, overwritten(joint), self.freely, **options)
         module, later = join(forward, backward, num_fwd_outputs)
         what = fused(module, num_fwd_outputs, later, overwritten(joint))
         least, most = smallest(what.graph), solve(what.graph, None).peak
@@ -85,14 +85,16 @@ def gradients(model: Any, run: Any, loss: Any) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("make", PLAIN, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_the_graphs_of_a_plan_compute_what_the_model_computes(make: Callable[[], Case], share: float) -> None:
+@pytest.mark.parametrize(("share", "freely"), [(0.0, False), (0.5, False), (0.2, True)])
+def test_the_graphs_of_a_plan_compute_what_the_model_computes(
+    make: Callable[[], Case], share: float, freely: bool
+) -> None:
     torch.manual_seed(0)
     model, loss = make()
     torch.manual_seed(0)
     other, _ = make()
     expected = gradients(other, other, loss)
-    backend = Planned(share)
+    backend = Planned(share, freely)
     found = gradients(model, torch.compile(model, backend=backend, dynamic=False), loss)
     torch._dynamo.reset()
     assert len(found) == len(expected)
@@ -100,3 +102,32 @@ def test_the_graphs_of_a_plan_compute_what_the_model_computes(make: Callable[[],
     tolerance = {"rtol": 2e-2, "atol": 2e-2} if "autocast" in make.__name__ else {"rtol": 2e-4, "atol": 2e-5}
     for mine, theirs in zip(found, expected):
         torch.testing.assert_close(mine, theirs, **tolerance)
+
+
+@pytest.mark.parametrize("make", [attention_and_tied_weights, skips, recurrent], ids=lambda make: make.__name__)
+def test_what_the_backward_pass_repeats_stands_right_before_it_is_read(make: Callable[[], Case]) -> None:
+    seen: list[int] = []
+
+    def cut(joint: Any, inputs: Any, *, num_fwd_outputs: int, **_: Any) -> Any:
+        forward, backward = own_cut(joint, inputs, (), True, num_fwd_outputs=num_fwd_outputs, compiler="inductor")
+        module, later = join(forward, backward, num_fwd_outputs)
+        nodes = [node for node in module.graph.nodes if node.name in later]
+        waiting: set[Any] = set()
+        for node in nodes:
+            if is_tangent(node) or not waiting.isdisjoint(node.all_input_nodes):
+                waiting.add(node)
+        for place, node in enumerate(nodes):
+            readers = [each for each in range(place, len(nodes)) if node in nodes[each].all_input_nodes]
+            if node not in waiting and readers:
+                seen.append(place)
+                assert waiting.isdisjoint(nodes[place : readers[0]])
+        return forward, backward
+
+    torch.manual_seed(0)
+    model, loss = make()
+    backend = aot_autograd(
+        fw_compiler=lambda module, _: boxed(module), partition_fn=cut, decompositions=select_decomp_table()
+    )
+    loss(torch.compile(model, backend=backend, dynamic=False)).backward()
+    torch._dynamo.reset()
+    assert seen

@@ -14,10 +14,11 @@ from fit_cases import buffer_changed_after_use
 from torch import nn
 from torch.nn import functional
 
-from pebbling.errors import BudgetError
+from pebbling.errors import BudgetError, CaptureError
 from pebbling.torch import fit
-from pebbling.torch.models import Measured, search
+from pebbling.torch.models import Measured, capture, search
 from pebbling.torch.models.report import page
+from pebbling.torch.models.tries import TRIES
 from pebbling.units import format_bytes
 
 
@@ -79,6 +80,12 @@ def transformer() -> tuple[nn.Module, torch.Tensor]:
 def convolutions() -> tuple[nn.Module, torch.Tensor]:
     blocks = [nn.Sequential(nn.Conv2d(4, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.ReLU()) for _ in range(3)]
     return Blocks(blocks), torch.randn(3, 4, 12, 12)
+
+
+def encoder() -> tuple[nn.Module, torch.Tensor]:
+    """torch's own cut keeps the masks of its rectifiers, unless it may compute them again."""
+    blocks: list[nn.Module] = [nn.TransformerEncoderLayer(32, 2, 64, 0.0, batch_first=True) for _ in range(2)]
+    return Blocks(blocks), torch.randn(2, 16, 32)
 
 
 def step(model: nn.Module, run: Any, x: torch.Tensor) -> list[torch.Tensor]:
@@ -161,7 +168,7 @@ def test_training_is_that_of_eager_mode_with_statistics_updated_once(monkeypatch
             run(x).backward()
             optimizer.step()
     assert fitted.plan.replayed
-    assert len(compilations) <= search.TRIES
+    assert len(compilations) <= TRIES
     close(list(model.state_dict().values()), list(other.state_dict().values()))
     assert peak(model, fitted, x) <= 52_000
 
@@ -204,8 +211,8 @@ def test_plans_are_kept_for_shapes_and_found_again_in_a_folder(tmp_path: Path, m
     assert len(compilations) > first
     assert len(fitted.plans) == 2
     assert fitted.plans[0].measured > fitted.plans[1].measured
-    monkeypatch.setattr(search, "peak_of", None)
-    monkeypatch.setattr(search, "solve", None)
+    for name in ("peak_of", "times_of", "solve"):
+        monkeypatch.setattr(search, name, None)
     torch._dynamo.reset()
     again = fit(model, 200_000, backend="inductor", plans=tmp_path, time_limit=1)
     close(step(model, again, x), expected)
@@ -213,9 +220,62 @@ def test_plans_are_kept_for_shapes_and_found_again_in_a_folder(tmp_path: Path, m
     assert again.plan.steps == fitted.plans[0].steps
 
 
-def test_without_a_limit_it_is_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastest_of_those_that_fit_is_kept_whichever_cut_it_begins_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
-    model, x = perceptron()
+    model, x = encoder()
+    plain = torch.compile(model, dynamic=False)
+    expected = step(model, plain, x)
+    budget = int(0.97 * peak(model, plain, x))
+    kept = []
+    for fastest in (0, 1):
+        torch._dynamo.reset()
+        monkeypatch.setattr(search, "times_of", lambda runs, *_, first=fastest: [i != first for i in range(len(runs))])
+        fitted = fit(model, budget, backend="inductor", time_limit=1, plans=tmp_path / str(fastest))
+        close(step(model, fitted, x), expected)
+        assert peak(model, fitted, x) <= budget
+        kept.append(fitted.plan)
+    # The graphs are of what the one cut stores and the other.
+    assert kept[0].graph != kept[1].graph
+    torch._dynamo.reset()
+    compilations = counted(monkeypatch)
+    again = fit(model, budget, backend="inductor", plans=tmp_path / "1")
+    close(step(model, again, x), expected)
+    assert len(compilations) == 1
+    assert again.plan == kept[1]
+
+
+def test_settings_hold_while_a_model_is_traced_and_calls_do_not_pay_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), torch.randn(40, 4)
+    fitted = fit(model, backend="inductor")
+    entered: list[Any] = []
+    settings = capture.settings
+
+    def counting(backend: str) -> Any:
+        entered.append((backend, torch._dynamo.config.recompile_limit))
+        return settings(backend)
+
+    monkeypatch.setattr(capture, "settings", counting)
+    limit = torch._dynamo.config.recompile_limit
+    fitted(x)
+    assert entered == [("inductor", limit)]
+    fitted(x)
+    assert len(entered) == 1
+    # More shapes than torch would compile for.
+    with torch.no_grad():
+        for rows in range(1, limit + 3):
+            torch.testing.assert_close(fitted(x[:rows]), model(x[:rows]))
+    assert len(entered) == len(fitted.plans) == limit + 3
+    assert torch._dynamo.config.recompile_limit == limit
+
+
+def test_without_a_limit_it_is_torch_compile_which_keeps_parameters_and_not_views_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    model, x = encoder()
     monkeypatch.setattr(search, "peak_of", None)
     fitted = fit(model, backend="inductor")
     expected = step(model, torch.compile(model, dynamic=False), x)
@@ -242,6 +302,12 @@ def test_inference_is_measured_too() -> None:
 def test_ranks_of_a_group_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="group= with backend='inductor'"):
         fit(nn.Linear(2, 2), backend="inductor", group=object())
+
+
+def test_a_tracer_that_is_off_is_refused_and_not_a_model_without_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    with pytest.raises(CaptureError, match="unset TORCHDYNAMO_DISABLE"):
+        fit(nn.Linear(2, 2), "1MB", backend="inductor")(torch.ones(1, 2))
 
 
 # torch looks at the gradient of what comes out of the part before, and warns of that.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch._functorch.config
@@ -25,9 +25,17 @@ from .captured import fingerprint
 from .cut import join, own_cut
 from .emit import emit
 from .fusion import Fused, fused
-from .partition import results_of
+from .partition import copied, results_of
 
-Choose = Callable[[Fused, str], GraphPlan]
+
+class Choice(Protocol):
+    """What decides about the cut of a graph, which it knows by its fingerprint."""
+
+    def freely(self, fingerprint: str) -> bool:
+        """Which of torch's own cuts planning begins with, see ``cut``."""
+
+    def plan(self, what: Fused, fingerprint: str) -> GraphPlan:
+        """The plan for what that cut stores."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +51,20 @@ class Compiled:
 
 
 def compile_with(
-    choose: Choose, module: fx.GraphModule, arguments: Sequence[Any], most: int | None = None, name: str = ""
+    choice: Choice, module: fx.GraphModule, arguments: Sequence[Any], most: int | None = None, name: str = ""
 ) -> Compiled:
-    """Compile a traced module with the plan that ``choose`` makes for the graph of its stored values.
+    """Compile a traced module with the plan that ``choice`` makes for the graph of its stored values.
 
     ``most`` bounds the bytes that measuring one operation may take.
     """
-    cut = Cut(choose, most, name)
+    cut = Cut(choice, most, name)
     context = torch._guards.TracingContext(FakeTensorMode(allow_non_fake_inputs=True))
     with ExitStack() as stack:
         stack.enter_context(torch._guards.tracing(context))
         stack.enter_context(torch._inductor.config.patch(custom_partitioner_fn=cut, joint_custom_post_pass=Seen(cut)))
         # What is cached under the program alone would be handed out without asking for a cut.
         stack.enter_context(torch._functorch.config.patch(enable_autograd_cache=False))
-        run: Any = compile_fx(_copy(module), list(arguments))
+        run: Any = compile_fx(copied(module), list(arguments))
     if cut.made is None:
         cut.without_backward()
     assert cut.made is not None
@@ -66,8 +74,8 @@ def compile_with(
 class Cut(CustomPartitionerFn):
     """The hook: cuts a joint graph as the plan says, and remembers what it did."""
 
-    def __init__(self, choose: Choose, most: int | None, name: str) -> None:
-        self.choose, self.most, self.name = choose, most, name
+    def __init__(self, choice: Choice, most: int | None, name: str) -> None:
+        self.choice, self.most, self.name = choice, most, name
         self.made: tuple[GraphPlan, Fused, str] | None = None
         self.last: fx.Graph | None = None
 
@@ -75,10 +83,10 @@ class Cut(CustomPartitionerFn):
         """Forward and backward graph of a joint one."""
         own, outputs = fingerprint(gm), kwargs["num_fwd_outputs"]
         changed = overwritten(gm)
-        forward, backward = own_cut(gm, joint_inputs, changed, **kwargs)
+        forward, backward = own_cut(gm, joint_inputs, changed, self.choice.freely(own), **kwargs)
         module, later = join(forward, backward, outputs)
         what = fused(module, outputs, later, changed, self.most, self.name)
-        plan = self.choose(what, own)
+        plan = self.choice.plan(what, own)
         self.made = (plan, what, own)
         return emit(plan, what, gm) if plan.replayed else (forward, backward)
 
@@ -123,17 +131,6 @@ class Seen(CustomGraphPass):
     def uuid(self) -> bytes:
         """As that of the cut."""
         return b"pebbling"
-
-
-def _copy(module: fx.GraphModule) -> fx.GraphModule:
-    """The module with a graph of its own: compilers change what they are given."""
-    graph = fx.Graph()
-    values: dict[fx.Node, fx.Node] = {}
-    for node in module.graph.nodes:
-        values[node] = graph.node_copy(node, values.__getitem__)
-    copy = fx.GraphModule(module, graph)
-    copy.meta = dict(module.meta)
-    return copy
 
 
 def _changed(context: Any) -> frozenset[int] | None:

@@ -82,9 +82,17 @@ def copied(module: fx.GraphModule) -> fx.GraphModule:
     values: dict[fx.Node, Any] = {}
     for node in module.graph.nodes:
         values[node] = graph.node_copy(node, values.__getitem__)
+        _hand_over(node, values[node], "_dynamo_source")
     copy = fx.GraphModule(module, graph)
     copy.meta = dict(module.meta)
+    _hand_over(module, copy, "_param_name_to_source")
     return copy
+
+
+def _hand_over(original: Any, copy: Any, name: str) -> None:
+    """What the tracer notes in attributes: by that, parameters are known, which cost no memory to keep."""
+    if hasattr(original, name):
+        setattr(copy, name, getattr(original, name))
 
 
 def is_tangent(node: fx.Node) -> bool:

@@ -1,21 +1,20 @@
 """A budget under inductor: plan, compile, measure, and plan again until the measured peak is within it.
 
-Inductor fuses and allocates on its own, so a plan only asks for a peak. A trial tells what it takes: if
-that is too much, the next plan asks for less by the excess; if it is well below the budget and replays
-cost time, for more. The plan with the least overhead among those that were measured within the budget
-is kept, and no other is ever run for the caller. The last try is the plan with the smallest peak.
+Inductor fuses and allocates on its own, so a plan only asks for a peak, and a trial tells what it takes.
+``tries`` says which plans are made. Of those that were measured within the budget the fastest is kept, as
+measured in turns, and no other is ever run for the caller.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from torch import fx
+from torch import Tensor, fx
 
 from ...errors import BudgetError
 from ...graph import GraphPlan, load, save, solve
@@ -24,24 +23,23 @@ from .fusion import Fused
 from .inductor import Compiled, compile_with
 from .model_plan import ModelPlan
 from .planner import Planner, alike
-from .trial import peak_of
+from .refusals import refuse
+from .trial import peak_of, times_of
+from .tries import Tried, Tries, Trying
 from .watch import SLACK
-
-TRIES = 4
-"""Plans that are compiled for one budget at most."""
-
-# Less room than this share of the budget, or less overhead than that of the time, is not worth another try.
-_ROOM, _OVERHEAD = 0.05, 0.02
 
 
 class Inductor:
     """Backend of torch.compile that runs inductor's code within a budget."""
+
+    kind = "inductor"
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
 
     def __call__(self, module: fx.GraphModule, example: Sequence[Any]) -> Callable[..., Any]:
         """What runs the module; it is compiled when it is called, with the tensors that it is called with."""
+        refuse(module, self.planner.name)
         run: Callable[..., Any] | None = None
 
         def call(*arguments: Any) -> Any:
@@ -53,21 +51,12 @@ class Inductor:
         return call
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A compiled plan: what it was asked to take, and what it took."""
+class Known(NamedTuple):
+    """A plan from the folder, the cut that it begins with, and its measured peak."""
 
-    compiled: Compiled
-    asked: int
-    least: bool
-    """Whether no plan takes less."""
+    plan: GraphPlan
+    freely: bool
     peak: int
-    """In bytes; as measured."""
-
-    @property
-    def overhead(self) -> float:
-        """As planned."""
-        return self.compiled.plan.overhead
 
 
 class Search:
@@ -76,45 +65,62 @@ class Search:
     def __init__(self, planner: Planner, module: fx.GraphModule) -> None:
         self.planner, self.module = planner, module
         self.memory = planner.memory
-        self.tried: list[Tried] = []
+        self.slack = 0.0
+        """Share of the budget that is left to the allocator."""
+        self.trying: Trying | None = None
+        self.tried = 0
         self.least = False
         """Whether the latest plan is the one that takes least."""
-        self.known: int | None = None
-        """Measured peak of a plan from the folder."""
+        self.known: Known | None = None
+        """What the folder says."""
 
     def run(self, arguments: Sequence[Any]) -> Callable[..., Any]:
         """The best compiled plan within the budget; its plan is noted."""
         if self.memory is None:
-            compiled = self._compile(arguments, None)
+            compiled = self._compile(arguments)
             self._note(compiled, None)
             return compiled.run
-        ask: int | None = self.memory
-        while ask is not None:
-            compiled = self._compile(arguments, ask)
+        # On a GPU the next step may take a little more than the measured one, see ``watch``.
+        self.slack = SLACK if any(isinstance(each, Tensor) and each.is_cuda for each in arguments) else 0.0
+        tries = Tries(int(self.memory * (1 - self.slack)))
+        while (trying := tries.following()) is not None:
+            self.trying = trying
+            compiled = self._compile(arguments)
             if self.known is not None:
-                self._note(compiled, self.known)
+                self._note(compiled, self.known.peak)
                 return compiled.run
-            self.tried.append(Tried(compiled, ask, self.least, self._measured(compiled, arguments)))
-            ask = self._next(self.tried[-1])
-        fitting = [each for each in self.tried if each.peak <= self.memory]
-        if not fitting:
-            raise self._refusal()
-        best = min(fitting, key=lambda each: (each.overhead, each.peak))
+            peak = self._peak(compiled, arguments, tries.memory)
+            tries.made.append(Tried(compiled, self.trying.freely, self.trying.ask, self.least, peak))
+            self.tried = len(tries.made)
+        if not tries.fitting:
+            raise self._refusal(tries)
+        best = _fastest(tries.fitting, arguments)
         self._keep(best)
         self._note(best.compiled, best.peak)
         return best.compiled.run
 
-    def _compile(self, arguments: Sequence[Any], ask: int | None) -> Compiled:
-        def choose(what: Fused, fingerprint: str) -> GraphPlan:
-            found = self._found(what, fingerprint) if not self.tried else None
-            return self._solved(what, ask) if found is None else found
+    def freely(self, fingerprint: str) -> bool:
+        """Which cut to begin with."""
+        if self.trying is None:
+            return False
+        if self.tried == 0:
+            self.known = self._read(fingerprint)
+        if self.known is not None:
+            self.trying = self.trying._replace(freely=self.known.freely)
+        return self.trying.freely
 
-        return compile_with(choose, self.module, arguments, self.memory, self.planner.name)
+    def plan(self, what: Fused, fingerprint: str) -> GraphPlan:
+        """The plan from the folder, or the best one for what is asked now."""
+        if self.known is not None and alike(self.known.plan.graph, what.graph):
+            return self.known.plan
+        self.known = None
+        return self._solved(what, None if self.trying is None else self.trying.ask)
+
+    def _compile(self, arguments: Sequence[Any]) -> Compiled:
+        return compile_with(self, self.module, arguments, self.memory, self.planner.name)
 
     def _solved(self, what: Fused, ask: int | None) -> GraphPlan:
         """The best plan for a budget, or the one that takes least if that is too small."""
-        if ask is not None and what.device is not None:
-            ask = int(ask * (1 - SLACK))
         self.least = False
         try:
             return solve(what.graph, ask, time_limit=self.planner.time_limit)
@@ -122,51 +128,23 @@ class Search:
             self.least = True
             return solve(what.graph, error.minimum, time_limit=self.planner.time_limit)
 
-    def _measured(self, compiled: Compiled, arguments: Sequence[Any]) -> int:
-        changed = compiled.changed
-        if changed is None:
-            changed = frozenset(range(len(arguments)))
-        peak = peak_of(compiled.run, arguments, changed, compiled.what.device)
-        if peak is None:
-            # Nobody knows how much: the next plan is asked for half.
-            assert self.memory is not None
-            return self.memory + compiled.plan.peak // 2 + 1
-        return peak
-
-    def _next(self, last: Tried) -> int | None:
-        """What the next plan is to ask for; None if there is to be none."""
-        assert self.memory is not None
-        left = TRIES - len(self.tried)
-        fitting = [each for each in self.tried if each.peak <= self.memory]
-        over = [each for each in self.tried if each.peak > self.memory]
-        if left == 0 or not last.compiled.what.later:
-            return None
-        if not fitting:
-            if last.least:
-                return None
-            ask = min(last.asked, last.compiled.plan.peak) - int(1.05 * (last.peak - self.memory)) - 1
-            return 0 if left == 1 else max(ask, 0)
-        low = max(fitting, key=lambda each: each.asked)
-        room = self.memory - low.peak
-        if low.overhead < _OVERHEAD or room < _ROOM * self.memory:
-            return None
-        # What inductor takes more or less than planned is about the same for plans that are alike.
-        ask = low.compiled.plan.peak + room
-        if over:
-            ask = min(ask, (low.asked + min(each.asked for each in over)) // 2)
-        return ask if ask - low.asked > _ROOM * self.memory / 4 else None
+    def _peak(self, compiled: Compiled, arguments: Sequence[Any], memory: int) -> int:
+        peak = peak_of(compiled.run, arguments, _changed(compiled, arguments), compiled.what.device)
+        # If the device has not that much, nobody knows how much it is: the next plan is asked for half.
+        return memory + compiled.plan.peak // 2 + 1 if peak is None else peak
 
     def _note(self, compiled: Compiled, peak: int | None) -> None:
         what = compiled.what
         plan = ModelPlan(compiled.plan, compiled.fingerprint, what.estimated, "inductor", self.memory, peak)
         self.planner.made.append(plan)
 
-    def _refusal(self) -> BudgetError:
-        least = self.tried[-1].peak
+    def _refusal(self, tries: Tries) -> BudgetError:
+        peak = min(each.peak for each in tries.made)
+        least = math.ceil(peak / (1 - self.slack)) + bool(self.slack)
         return BudgetError(
             f"{self.planner.name or 'the model'} does not fit into memory={self.memory} "
             f"({format_bytes(self.memory or 0)}) with backend='inductor': of the plans that were compiled and measured "
-            f"({len(self.tried)}), the one with the smallest peak takes {least} bytes ({format_bytes(least)})",
+            f"({len(tries.made)}), the one with the smallest peak fits into {least} bytes ({format_bytes(least)})",
             least,
         )
 
@@ -174,26 +152,37 @@ class Search:
         if self.planner.folder is None:
             return
         self.planner.folder.mkdir(parents=True, exist_ok=True)
-        plan, peak = self._paths(self.planner.folder, best.compiled.fingerprint)
+        plan, facts = self._paths(self.planner.folder, best.compiled.fingerprint)
         mine = f"{os.getpid()}-"
-        save(best.compiled.plan, plan.with_name(mine + plan.name))
-        peak.with_name(mine + peak.name).write_text(json.dumps({"measured": best.peak}), encoding="utf-8")
-        for path in (plan, peak):
+        save(best.plan, plan.with_name(mine + plan.name))
+        told = json.dumps({"measured": best.peak, "freely": best.freely})
+        facts.with_name(mine + facts.name).write_text(told, encoding="utf-8")
+        for path in (plan, facts):
             path.with_name(mine + path.name).replace(path)
 
-    def _found(self, what: Fused, fingerprint: str) -> GraphPlan | None:
+    def _read(self, fingerprint: str) -> Known | None:
         """A plan that was measured within this budget before."""
         if self.planner.folder is None or self.memory is None:
             return None
-        plan, peak = self._paths(self.planner.folder, fingerprint)
-        if not (plan.exists() and peak.exists()):
+        plan, facts = self._paths(self.planner.folder, fingerprint)
+        if not (plan.exists() and facts.exists()):
             return None
-        known = load(plan)
-        if not isinstance(known, GraphPlan) or not alike(known.graph, what.graph):
-            return None
-        self.known = int(json.loads(peak.read_text(encoding="utf-8"))["measured"])
-        return known
+        known, told = load(plan), json.loads(facts.read_text(encoding="utf-8"))
+        return Known(known, told["freely"], told["measured"]) if isinstance(known, GraphPlan) else None
 
     def _paths(self, folder: Path, fingerprint: str) -> tuple[Path, Path]:
         stem = f"{fingerprint}-inductor-{self.memory}"
-        return folder / f"{stem}.json.gz", folder / f"{stem}-peak.json"
+        return folder / f"{stem}.json.gz", folder / f"{stem}-measured.json"
+
+
+def _fastest(fitting: list[Tried], arguments: Sequence[Any]) -> Tried:
+    if len(fitting) == 1:
+        return fitting[0]
+    some = fitting[0].compiled
+    times = times_of([each.compiled.run for each in fitting], arguments, _changed(some, arguments), some.what.device)
+    return fitting[times.index(min(times))]
+
+
+def _changed(compiled: Compiled, arguments: Sequence[Any]) -> frozenset[int]:
+    """Arguments that a step may change in place: all, if torch does not tell."""
+    return frozenset(range(len(arguments))) if compiled.changed is None else compiled.changed
