@@ -15,6 +15,14 @@ import pytest
 
 from pebbling.graph import apart, highs
 from pebbling.graph.apart import Apart
+from pebbling.graph.linear import Programme
+
+
+def programme(name):
+    """One that was met in practice, without what planning notes beside it."""
+    arrays = np.load(Path(__file__).parent / "programmes" / f"{name}.npz")
+    nothing = np.zeros((1, 0), np.int64)
+    return Programme(**arrays, alive=nothing, away=nothing, points=(0,))
 
 
 @pytest.fixture
@@ -76,10 +84,16 @@ def test_it_ends_with_the_process_that_started_it():
 
 
 def test_a_programme_that_takes_highs_down_has_an_answer():
-    arrays = np.load(Path(__file__).parent / "programmes" / "takes_highs_down.npz")
-    problem = SimpleNamespace(**arrays)
-    answer = highs.whole(problem, 60.0, 0, 100)
+    answer = highs.whole(programme("takes_highs_down"), 60.0, 0, 100)
     assert answer.bound == pytest.approx(0.42925, abs=1e-4)
+    assert not answer.infeasible
+
+
+def test_a_programme_that_hangs_highs_ends_with_its_time():
+    highs.relaxed(programme("takes_highs_down"), 60.0, 0)
+    begun = time.monotonic()
+    answer = highs.relaxed(programme("hangs_highs"), 0.5, 0)
+    assert time.monotonic() - begun < 30.0
     assert not answer.infeasible
 
 

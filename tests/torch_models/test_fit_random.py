@@ -78,6 +78,29 @@ def test_numbers_that_nobody_reads_are_drawn() -> None:
     assert all(torch.equal(a, b) for each in seen[1:] for a, b in zip(each, seen[0]))
 
 
+def test_a_norm_that_is_used_twice_keeps_its_statistics() -> None:
+    """The second use reads what the first made of the statistics, which no replay gives."""
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(6)
+    x = torch.randn(16, 6)
+
+    def twice(run: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(run(x.sin()))
+        return run(torch.tanh(y * 2.0) @ torch.ones(6, 6)).square().mean()
+
+    mine, theirs = copy.deepcopy(norm), copy.deepcopy(norm)
+    for _ in range(2):
+        twice(theirs, x).backward()
+    spare = copy.deepcopy(norm)
+    with pytest.raises(BudgetError) as refused:
+        fit(lambda x: twice(spare, x), memory=1)(x)
+    fitted = fit(lambda x: twice(mine, x), memory=refused.value.minimum)
+    for _ in range(2):
+        fitted(x).backward()
+    assert all(torch.equal(a.grad, b.grad) for a, b in zip(mine.parameters(), theirs.parameters()))
+    assert all(torch.equal(a, b) for a, b in zip(mine.buffers(), theirs.buffers()))
+
+
 def test_results_of_one_operation_that_are_added_stay_apart() -> None:
     """Attention of something with itself: the sum of two of its gradients can't be one node with both."""
     torch.manual_seed(0)

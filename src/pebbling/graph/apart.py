@@ -10,6 +10,7 @@ and is replaced.
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import pickle
 import subprocess
@@ -19,9 +20,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-# Seconds beyond its own limit that a solver may take to notice it, and a process to start.
-_GRACE = 10.0
+# Seconds beyond its own limit that a solver may take to notice it.
+_GRACE = 1.0
 _SERVE = "from pebbling.graph.apart import serve; serve()"
+_READY = "ready"
 
 
 class Apart:
@@ -37,7 +39,8 @@ class Apart:
         with self._lock:
             try:
                 process = self._running()
-            except OSError:
+            except (OSError, EOFError):
+                self.stop()
                 return None
             found: list[Any] = []
             exchange = threading.Thread(target=_exchange, args=(process, (function, arguments), found), daemon=True)
@@ -75,6 +78,9 @@ class Apart:
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
             )
+            assert self._process.stdout is not None
+            # Starting takes a while, which is not the solver's.
+            pickle.load(self._process.stdout)
         return self._process
 
 
@@ -96,6 +102,10 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     # Whatever is printed goes elsewhere.
     os.dup2(2, 1)
+    with suppress(ImportError):
+        importlib.import_module("highspy")
+    pickle.dump(_READY, answers)
+    answers.flush()
     while True:
         try:
             function, arguments = pickle.load(questions)

@@ -6,13 +6,14 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import fx
 
 from ...graph import Graph, Node, from_fx
 from .costs import NEVER_MISSED, Cost, costs
-from .in_place import Joined, join_in_place
+from .in_place import NORM, Joined, join_in_place
 from .kernels import as_in_eager_mode
 from .partition import is_tangent
 from .random import add_states, is_random, own_generator, with_states
@@ -20,6 +21,8 @@ from .rows import InParts, in_parts
 
 # Bytes of a gradient that is taken for that of a loss; 512 is the grain of a GPU's allocator.
 _A_NUMBER = 512
+NEW_STATISTICS = (3, 4)
+"""Their places among the results of a batch norm."""
 
 
 @dataclass
@@ -69,9 +72,11 @@ def capture(
     )
     drawing = {node.name for node in nodes if node.op == "call_function" and is_random(node)}
     graph = with_states(graph, states, drawing)
-    again = {node.name for node in nodes if hasattr(node.target, "again")}
+    again = {node.name: not _statistics_are_read(node) for node in nodes if _makes_statistics(node)}
     described = (
-        _described(_sized(node, known.get(node.name), grain), joined.get(node.name), node.name in again)
+        _described(
+            _sized(node, known.get(node.name), grain), joined.get(node.name), again.get(node.name, node.replayable)
+        )
         for node in graph.nodes
     )
     graph = _writing_over(Graph(described, graph.inputs, graph.outputs, graph.name), joined)
@@ -128,10 +133,22 @@ def _written_over(graph: Graph, result: str, over: str) -> Graph:
     return Graph(map(change, graph.nodes), graph.inputs, graph.outputs, graph.name)
 
 
+def _makes_statistics(node: Any) -> bool:
+    """Whether a node is a batch norm in training, alone or with what was joined to it."""
+    return hasattr(node.target, "again") or (node.target is NORM and node.args[5] is True)
+
+
+def _statistics_are_read(node: fx.Node) -> bool:
+    """Whether another operation reads the new statistics of a batch norm: a replay does not give them."""
+    picks = [pick for pick in node.users if pick.args[1] in NEW_STATISTICS]
+    passed = (torch.ops.aten.copy_.default, "output")
+    return any(user.target not in passed for pick in picks for user in pick.users)
+
+
 def _described(node: Node, joined: Joined | None, again: bool) -> Node:
-    """The node with names as the program has them; what has a way of its own to run ``again`` may do so."""
+    """The node with names as the program has them, which may or may not run ``again``."""
     op = node.op if joined is None else " + ".join(joined.operators)
-    return replace(node, op=op, module=_plain(node.module), replayable=node.replayable or again)
+    return replace(node, op=op, module=_plain(node.module), replayable=again)
 
 
 def _sized(node: Node, cost: Cost | None, grain: int) -> Node:

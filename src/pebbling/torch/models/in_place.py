@@ -47,7 +47,7 @@ _VARIANTS: dict[Any, tuple[Any, tuple[int, ...], str | None]] = {
     aten.sigmoid_backward.default: (aten.sigmoid_backward.grad_input, (0,), "grad_input"),
     aten.tanh_backward.default: (aten.tanh_backward.grad_input, (0,), "grad_input"),
 }
-_NORM = aten._native_batch_norm_legit_functional.default
+NORM = aten._native_batch_norm_legit_functional.default
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _may_lead(node: fx.Node, joined: dict[str, Joined]) -> bool:
         return False
     if getattr(node.target, "namespace", "") != "aten" or node.target._schema.is_mutable:
         return False
-    return node.target is not _NORM or node.args[5] is True
+    return node.target is not NORM or node.args[5] is True
 
 
 def _path(first: fx.Node, second: fx.Node, position: int) -> list[fx.Node] | None:
@@ -184,9 +184,9 @@ def _replace(
     inputs = list(dict.fromkeys(node for node in read if node not in inside))
     pick = path[0].args[1] if path and _picks(path[0]) else None
     run = _function(first, path, second, position, inputs, pick, again=False)
-    if first.target is _NORM or hasattr(first.target, "again"):
+    if first.target is NORM or hasattr(first.target, "again"):
         # By the time of a replay the running statistics have changed: it does not take them.
-        stale = first.args[3:5] if first.target is _NORM else [first.args[i] for i in first.target.stale]
+        stale = first.args[3:5] if first.target is NORM else [first.args[i] for i in first.target.stale]
         run.again = _function(first, path, second, position, inputs, pick, again=True)
         run.stale = [inputs.index(node) for node in stale]
     with graph.inserting_before(where):
@@ -223,7 +223,7 @@ def _function(
     """A function of the inputs that runs both, the second over the result of the first."""
     graph = fx.Graph()
     values: dict[fx.Node, Any] = {node: graph.placeholder(node.name) for node in inputs}
-    if again and first.target is _NORM:
+    if again and first.target is NORM:
         data, weight, bias, _, _, training, momentum, eps = first.args
         kept = fx.node.map_arg((data, weight, bias, training, momentum, eps), values.__getitem__)
         values[first] = graph.call_function(aten._native_batch_norm_legit.no_stats, kept)
@@ -243,7 +243,7 @@ def _function(
         result = graph.call_function(variant, (values[operand], *rest), kwargs)
     if pick is not None:
         count = len(first.meta["val"])
-        there = 3 if again and first.target is _NORM else count
+        there = 3 if again and first.target is NORM else count
         picked = [graph.call_function(path[0].target, (values[first], i)) for i in range(there)]
         picked[pick] = result
         graph.output((*picked, *[None] * (count - there)))
