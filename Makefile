@@ -3,9 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-FRAMEWORKS := tests/torch tests/torch_models tests/graph tests/jax
+APART := tests/jax tests/torch tests/torch_models tests/graph
 
-.PHONY: demo test test-core test-frameworks lint docs bench clean
+.PHONY: demo test test-core test-models lint docs bench clean
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -20,15 +20,16 @@ demo: $(VENV)/core
 	$(BIN)/pebbling demo
 
 test: $(VENV)/tests lint
-	$(MAKE) --no-print-directory -j2 --output-sync=target test-core test-frameworks
+	$(MAKE) --no-print-directory -j2 --output-sync=target test-core test-models
 	$(BIN)/python -m pytest --doctest-modules src/pebbling
 
-# The two halves of the tests take about as long, one a core.
+# The two halves of the tests take about as long, one a core; frameworks have a process of their own.
 test-core: $(VENV)/tests
-	$(BIN)/python -m pytest $(FRAMEWORKS:%=--ignore=%)
+	$(BIN)/python -m pytest $(APART:%=--ignore=%)
+	$(BIN)/python -m pytest tests/jax
 
-test-frameworks: $(VENV)/tests
-	for part in $(FRAMEWORKS); do $(BIN)/python -m pytest $$part || exit 1; done
+test-models: $(VENV)/tests
+	for part in tests/torch tests/torch_models tests/graph; do $(BIN)/python -m pytest $$part || exit 1; done
 
 lint: $(VENV)/tests
 	$(BIN)/ruff check
