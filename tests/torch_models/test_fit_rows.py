@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,9 +209,15 @@ def test_a_kept_plan_is_found_again_with_its_way_of_running(tmp_path: Path, monk
     assert second.plan.steps == first.plan.steps
 
 
-def test_the_plan_counts_what_running_in_parts_costs() -> None:
+def test_the_plan_counts_what_running_in_parts_costs(tmp_path: Path) -> None:
     model = Classes()
     inputs = example(model)
     found = plan(model, *inputs, memory=int(0.5 * measured(model, inputs)), time_limit=2)
     assert found.plain is not None
     assert found.overhead == max(0.0, found.graph_plan.time / found.plain - 1)
+    slower = replace(found, plain=found.graph.time / 1.25)
+    assert slower.in_parts == pytest.approx(0.25)
+    assert slower.overhead >= slower.in_parts
+    assert "25.00% more, as the loss runs some rows at a time" in str(slower)
+    slower.report(tmp_path / "plan.html")
+    assert "which adds 25.0%" in (tmp_path / "plan.html").read_text(encoding="utf-8")

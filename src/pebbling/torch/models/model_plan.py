@@ -60,6 +60,11 @@ class ModelPlan:
         """What any plan within the budget must add, of those that run the operations as this one does."""
         return self._share(self.graph_plan.bound)
 
+    @property
+    def in_parts(self) -> float:
+        """What running a loss some rows at a time adds to the time, as a share of it; part of the overhead."""
+        return self._share(0.0)
+
     def _share(self, share: float) -> float:
         """A share of the graph's time as one of the model's own, which a loss in parts may be faster than."""
         return share if not self.plain else max(0.0, (1 + share) * self.graph.time / self.plain - 1)
@@ -104,7 +109,8 @@ class ModelPlan:
 
     def __str__(self) -> str:
         if self.backend == "eager":
-            return str(self.graph_plan)
+            told = f"\n{'in parts':<10} {self.in_parts:.2%} more, as the loss runs some rows at a time"
+            return str(self.graph_plan) + (told if self.in_parts else "")
         budget = "no limit" if self.asked is None else format_bytes(self.asked)
         peak = "not measured" if self.measured is None else f"measured {format_bytes(self.measured)}"
         rows = [line for line in str(self.graph_plan).splitlines() if not line.startswith("peak ")]

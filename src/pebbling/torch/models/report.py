@@ -129,18 +129,20 @@ def _detail(plan: ModelPlan) -> str:
         proof += (
             f", by what {plan.backend} is expected to store; peaks on this page are planned but for the measured one"
         )
-    return f"{len(plan.graph):,} operations, {sum(plan.replayed.values()):,} of them run again; {proof}."
+    parts = f" The loss runs some rows at a time, which adds {plan.in_parts:.1%}." if plan.in_parts else ""
+    return f"{len(plan.graph):,} operations, {sum(plan.replayed.values()):,} of them run again; {proof}.{parts}"
 
 
 def _figures(plan: ModelPlan, before: int) -> str:
     budget = "no limit" if plan.memory is None else format_bytes(plan.memory)
     least = "" if plan.graph_plan.minimum is None else f"smallest {format_bytes(plan.graph_plan.minimum)}"
     measured = plan.backend != "eager" and plan.measured is not None
+    added = format_seconds((plan.plain or plan.graph.time) * plan.overhead)
     rows = [
         *([(format_bytes(plan.peak), f"measured peak, of {budget}")] if measured else []),
         (format_bytes(plan.planned), "planned peak" if measured else f"peak of the plan, of {budget}"),
         (format_bytes(before), "peak with everything kept"),
-        (f"{plan.overhead:.2%}", f"more time, {format_seconds(plan.graph.time * plan.overhead)} a step"),
+        (f"{plan.overhead:.2%}", f"more time, {added} a step"),
         (f"{plan.bound:.2%}", f"lower bound, gap {plan.gap:.2%}"),
         (format_bytes(sum(plan.graph.storage[name].bytes for name in plan.kept)), least or "kept between the passes"),
     ]
