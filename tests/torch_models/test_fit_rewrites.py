@@ -112,6 +112,16 @@ def test_a_copy_that_is_seen_outside_stays_a_copy() -> None:
     assert all(torch.equal(a, b) for a, b in zip(results, copies(x)))
 
 
+def test_batch_norms_may_be_replayed_unless_another_reads_their_statistics() -> None:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(6)
+    once = nn.Sequential(nn.Linear(6, 6), norm, nn.ReLU(), nn.Linear(6, 6), nn.BatchNorm1d(6))
+    twice = nn.Sequential(nn.Linear(6, 6), norm, nn.ReLU(), nn.Linear(6, 6), norm)
+    for model, expected in ((once, [True, True]), (twice, [False, True])):
+        graph = plan(model, torch.randn(8, 6)).graph
+        assert [n.replayable for n in graph.nodes if "batch_norm" in n.op and not n.backward] == expected
+
+
 def test_batch_norm_by_another_kernel_is_replayed_without_its_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     """The native kernels stand in for cuDNN's, which only a GPU has."""
     aten = torch.ops.aten

@@ -139,10 +139,9 @@ def _makes_statistics(node: Any) -> bool:
 
 
 def _statistics_are_read(node: fx.Node) -> bool:
-    """Whether another operation reads the new statistics of a batch norm: a replay does not give them."""
+    """Whether new statistics of a batch norm are read and then forgotten: a replay would not give them."""
     picks = [pick for pick in node.users if pick.args[1] in NEW_STATISTICS]
-    passed = (torch.ops.aten.copy_.default, "output")
-    return any(user.target not in passed for pick in picks for user in pick.users)
+    return any(pick.users and all(user.op != "output" for user in pick.users) for pick in picks)
 
 
 def _described(node: Node, joined: Joined | None, again: bool) -> Node:
