@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from .apart import aside
 from .indexed import Floats
 from .linear import Programme
 
@@ -31,33 +28,7 @@ def available() -> bool:
 
 def relaxed(problem: Programme, seconds: float, seed: int) -> Answer:
     """The programme with values between 0 and 1; the bound is proven by weak duality."""
-    return _survived(linear, problem, seconds, seed)
-
-
-def whole(problem: Programme, seconds: float, seed: int, nodes: int) -> Answer:
-    """The programme with what is alive at each point as 0 or 1, by branch and cut over at most so many nodes."""
-    return _survived(branch_and_cut, problem, seconds, seed, nodes)
-
-
-def _survived(method: Callable[..., Answer], problem: Programme, seconds: float, seed: int, *more: Any) -> Answer:
-    """The answer of a method, or none that says anything.
-
-    A programme that takes HiGHS down is tried once more without presolve, where it has not been seen to die.
-    """
-    end = perf_counter() + seconds
-    for presolve in ("choose", "off"):
-        left = end - perf_counter()
-        if left > 0:
-            answer: Answer | None = aside.call(method, problem, left, seed, presolve, *more, seconds=left)
-            if answer is not None:
-                return answer
-    return Answer(None, -np.inf)
-
-
-def linear(problem: Programme, seconds: float, seed: int, presolve: str) -> Answer:
-    """``relaxed`` in this process, which may not survive it."""
     highs = _model(problem, seconds, seed, whole=False)
-    highs.setOptionValue("presolve", presolve)
     highs.run()
     status = str(highs.getModelStatus()).rsplit(".", 1)[-1]
     if status == "kInfeasible":
@@ -67,10 +38,9 @@ def linear(problem: Programme, seconds: float, seed: int, presolve: str) -> Answ
     return Answer(np.array(solution.col_value) if solution.value_valid else None, bound)
 
 
-def branch_and_cut(problem: Programme, seconds: float, seed: int, presolve: str, nodes: int) -> Answer:
-    """``whole`` in this process, which may not survive it."""
+def whole(problem: Programme, seconds: float, seed: int, nodes: int) -> Answer:
+    """The programme with what is alive at each point as 0 or 1, by branch and cut over at most so many nodes."""
     highs = _model(problem, seconds, seed, whole=True)
-    highs.setOptionValue("presolve", presolve)
     highs.setOptionValue("mip_max_nodes", nodes)
     highs.setOptionValue("mip_rel_gap", 0.0)
     highs.setOptionValue("mip_abs_gap", 1e-6)

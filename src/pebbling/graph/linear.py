@@ -38,6 +38,19 @@ class Rows:
         self.limit.append(np.array([limit], np.float64))
         self.count += 1
 
+    def gathered(self) -> tuple[Ints, Ints, Floats, Floats]:
+        """Row, column and coefficient of every entry, row by row, and the limits.
+
+        A variable that stands in several terms of a row has one entry there: to HiGHS a second one is memory that it
+        never asked for.
+        """
+        row, column, terms = (np.concatenate(each) for each in (self.row, self.column, self.coefficient))
+        width = int(column.max(initial=0)) + 1
+        places, which = np.unique(row * width + column, return_inverse=True)
+        coefficient = np.bincount(which, terms, len(places))
+        real = coefficient != 0
+        return places[real] // width, places[real] % width, coefficient[real], np.concatenate(self.limit)
+
 
 @dataclass(frozen=True, eq=False)
 class Programme:

@@ -303,7 +303,7 @@ class _Builder:
 
     def finish(self) -> Programme:
         """All of it as arrays."""
-        rows, graph = self.rows, self.graph
+        graph = self.graph
         lower = np.zeros(self.size)
         lower[np.concatenate(self.ones)] = 1.0
         price = np.concatenate(self.price) / (graph.graph.time or 1.0)
@@ -311,10 +311,7 @@ class _Builder:
             price,
             lower,
             np.ones(self.size),
-            np.concatenate(rows.row),
-            np.concatenate(rows.column),
-            np.concatenate(rows.coefficient),
-            np.concatenate(rows.limit),
+            *self.rows.gathered(),
             np.concatenate(self.whole),
             self.alive,
             self.away,
