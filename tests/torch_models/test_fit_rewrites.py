@@ -13,7 +13,7 @@ from torch import nn
 
 from pebbling.graph import smallest
 from pebbling.torch import fit, plan
-from pebbling.torch.models import kernels
+from pebbling.torch.models import norms
 from pebbling.torch.models.captured import Captured
 from pebbling.torch.models.planner import Planner
 
@@ -122,31 +122,87 @@ def test_batch_norms_may_be_replayed_unless_another_reads_their_statistics() -> 
         assert [n.replayable for n in graph.nodes if "batch_norm" in n.op and not n.backward] == expected
 
 
-def test_batch_norm_by_another_kernel_is_replayed_without_its_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The native kernels stand in for cuDNN's, which only a GPU has."""
-    aten = torch.ops.aten
+def test_statistics_are_updated_where_they_are_with_no_copies_of_them() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU()) for _ in range(3)))
+    theirs, x = copy.deepcopy(model), torch.randn(8, 6)
+    fitted = fit(model)
+    for each in (fitted, theirs):
+        for _ in range(3):
+            each(x).sum().backward()
+        with torch.no_grad():
+            each(x)
+    assert all(torch.equal(a, b) for a, b in zip(model.buffers(), theirs.buffers()))
+    assert all(torch.equal(a.grad, b.grad) for a, b in zip(model.parameters(), theirs.parameters()))
+    for graph in (fitted.plans[0].graph, fitted.plans[1].graph):
+        operators = [node.op for node in graph.nodes]
+        assert operators.count("aten._foreach_add_.Scalar") == 1
+        assert not any("clone" in each or "aten.add.Tensor" in each for each in operators)
+        norms = [node for node in graph.nodes if "batch_norm" in node.op and not node.backward]
+        # The result and what its derivative reads: no statistics.
+        assert [len(node.makes) for node in norms] == [3, 3, 3]
 
-    class Stand:
-        def cudnn_batch_norm(self, *args: Any) -> Any:
-            return *aten.native_batch_norm(*args), torch.zeros(24, dtype=torch.uint8)
 
-        def cudnn_batch_norm_backward(self, data: Any, gradient: Any, weight: Any, *rest: Any) -> Any:
-            _, _, mean, deviation, eps, reserve = rest
-            assert reserve.numel() == 24
-            args = (gradient, data, weight, None, None, mean, deviation, True, eps, [True] * 3)
-            return aten.native_batch_norm_backward(*args)
+class Reads(nn.Module):
+    """Reads its norm's statistics before and after it runs, and may forget what the norm returns."""
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(aten, name)
+    def __init__(self, early: bool, late: bool, forgets: bool) -> None:
+        super().__init__()
+        self.norm, self.early, self.late, self.forgets = nn.BatchNorm1d(6), early, late, forgets
 
-    monkeypatch.setattr(kernels, "aten", Stand())
-    monkeypatch.setattr(kernels, "_cudnn", lambda node: True)
-    monkeypatch.setattr(kernels, "_reserve", lambda data: 24)
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        before = self.norm.running_mean * 2 if self.early else x.new_zeros(1)
+        y = self.norm(x)
+        after = self.norm.running_var * 3 if self.late else x.new_zeros(1)
+        count = self.norm.num_batches_tracked + 1 if self.late else x.new_zeros(1)
+        return before, x.tanh() if self.forgets else y, after, count
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("forgets", [False, True])
+def test_statistics_that_others_read_are_what_they_would_be(early: bool, late: bool, forgets: bool) -> None:
+    torch.manual_seed(0)
+    model, x = Reads(early, late, forgets), torch.randn(8, 6, requires_grad=True)
+    theirs = copy.deepcopy(model)
+    fitted = fit(model)
+    for _ in range(3):
+        mine, wanted = fitted(x), theirs(x)
+        assert all(torch.equal(a, b) for a, b in zip(mine, wanted))
+        assert all(torch.equal(a, b) for a, b in zip(model.buffers(), theirs.buffers()))
+        assert torch.equal(*(torch.autograd.grad(each[1].sum(), x)[0] for each in (mine, wanted)))
+
+
+class Stand:
+    """torch's operators, with the native kernels in place of cuDNN's, which only a GPU has."""
+
+    def cudnn_batch_norm(self, *args: Any) -> Any:
+        return *torch.ops.aten.native_batch_norm(*args), torch.zeros(24, dtype=torch.uint8)
+
+    def cudnn_batch_norm_backward(self, data: Any, gradient: Any, weight: Any, *rest: Any) -> Any:
+        _, _, mean, deviation, eps, reserve = rest
+        assert reserve.numel() == 24
+        args = (gradient, data, weight, None, None, mean, deviation, True, eps, [True] * 3)
+        return torch.ops.aten.native_batch_norm_backward(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch.ops.aten, name)
+
+
+@pytest.fixture
+def cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(norms, "aten", Stand())
+    monkeypatch.setattr(norms, "_cudnn", lambda *_: True)
+    monkeypatch.setattr(norms, "_reserve", lambda data: 24)
+
+
+@pytest.mark.usefixtures("cudnn")
+def test_batch_norm_by_another_kernel_is_replayed_without_its_statistics() -> None:
     torch.manual_seed(0)
     model, loss = batch_norm()
     theirs = copy.deepcopy(model)
     graph = plan(model[:3], torch.randn(3, 2, 6, 6)).graph
-    assert any(node.op == "cudnn_norm + aten.relu.default" and node.replayable for node in graph.nodes)
+    assert any(node.op == "cudnn_batch_norm + aten.relu.default" and node.replayable for node in graph.nodes)
     seen: list[Any] = []
     least = smallest(_whole(model, loss))
     fitted = fit(model, memory=least + 500, time_limit=2)
@@ -155,8 +211,34 @@ def test_batch_norm_by_another_kernel_is_replayed_without_its_statistics(monkeyp
             each.zero_grad()
             loss(run).backward()
         seen.append([*(p.grad for p in each.parameters()), *each.buffers()])
-    assert any("cudnn_norm" in name for name in fitted.plan.replayed)
+    assert any("cudnn_batch_norm" in name for name in fitted.plan.replayed)
     assert all(torch.equal(a, b) for a, b in zip(*seen))
+
+
+@pytest.mark.usefixtures("cudnn")
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    "norm", [nn.BatchNorm2d(4), nn.BatchNorm2d(4, track_running_stats=False), nn.InstanceNorm2d(4, affine=True)]
+)
+def test_all_norms_that_eager_mode_hands_to_another_kernel_go_there(norm: Any, first: bool, frozen: bool) -> None:
+    torch.manual_seed(0)
+    start: list[nn.Module] = [] if first else [nn.Conv2d(4, 4, 3)]
+    model = nn.Sequential(*start, copy.deepcopy(norm), nn.ReLU(), nn.Conv2d(4, 4, 3))
+    for parameter in model[len(start)].parameters():
+        parameter.requires_grad_(not frozen)
+    theirs, x = copy.deepcopy(model), torch.randn(2, 4, 9, 9)
+    fitted = fit(model)
+    for each in (fitted, theirs):
+        each(x).square().mean().backward()
+    operators = [node.op for node in fitted.plan.graph.nodes]
+    assert any("cudnn_batch_norm" in each for each in operators)
+    assert not any("aten._native_batch_norm_legit" in each for each in operators)
+    assert any("cudnn_batch_norm_backward" in each for each in operators) is not (first and frozen)
+    for mine, wanted in zip(model.parameters(), theirs.parameters()):
+        assert (mine.grad is None) == (wanted.grad is None)
+        assert mine.grad is None or torch.equal(mine.grad, wanted.grad)
+    assert all(torch.equal(a, b) for a, b in zip(model.buffers(), theirs.buffers()))
 
 
 def _whole(model: nn.Module, loss: Any) -> Any:

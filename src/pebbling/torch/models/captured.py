@@ -6,23 +6,21 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import fx
 
 from ...graph import Graph, Node, from_fx
 from .costs import NEVER_MISSED, Cost, costs
-from .in_place import NORM, Joined, join_in_place
+from .in_place import Joined, join_in_place
 from .kernels import as_in_eager_mode
+from .norms import NEW_STATISTICS
 from .partition import is_tangent
 from .random import add_states, is_random, own_generator, with_states
 from .rows import InParts, in_parts
 
 # Bytes of a gradient that is taken for that of a loss; 512 is the grain of a GPU's allocator.
 _A_NUMBER = 512
-NEW_STATISTICS = (3, 4)
-"""Their places among the results of a batch norm."""
 
 
 @dataclass
@@ -50,7 +48,7 @@ def capture(
     """The graph of storages of an FX graph, with measured costs; with ``parts``, losses run some rows at a time."""
     module.graph.eliminate_dead_code()
     own = fingerprint(module)
-    as_in_eager_mode(module)
+    as_in_eager_mode(module, forward_outputs)
     backward = _after_tangents(module)
     known, joined = _rewritten(module, backward, None if most is None else max(most, NEVER_MISSED), parts)
     states = add_states(module, backward)
@@ -72,7 +70,7 @@ def capture(
     )
     drawing = {node.name for node in nodes if node.op == "call_function" and is_random(node)}
     graph = with_states(graph, states, drawing)
-    again = {node.name: not _statistics_are_read(node) for node in nodes if _makes_statistics(node)}
+    again = {node.name: not _statistics_are_read(node) for node in nodes if hasattr(node.target, "again")}
     described = (
         _described(
             _sized(node, known.get(node.name), grain), joined.get(node.name), again.get(node.name, node.replayable)
@@ -131,11 +129,6 @@ def _written_over(graph: Graph, result: str, over: str) -> Graph:
         return replace(node, reads=(*node.reads, over)) if result in node.reads and over not in node.reads else node
 
     return Graph(map(change, graph.nodes), graph.inputs, graph.outputs, graph.name)
-
-
-def _makes_statistics(node: Any) -> bool:
-    """Whether a node is a batch norm in training, alone or with what was joined to it."""
-    return hasattr(node.target, "again") or (node.target is NORM and node.args[5] is True)
 
 
 def _statistics_are_read(node: fx.Node) -> bool:

@@ -47,7 +47,6 @@ _VARIANTS: dict[Any, tuple[Any, tuple[int, ...], str | None]] = {
     aten.sigmoid_backward.default: (aten.sigmoid_backward.grad_input, (0,), "grad_input"),
     aten.tanh_backward.default: (aten.tanh_backward.grad_input, (0,), "grad_input"),
 }
-NORM = aten._native_batch_norm_legit_functional.default
 
 
 @dataclass(frozen=True)
@@ -136,9 +135,7 @@ def _may_lead(node: fx.Node, joined: dict[str, Joined]) -> bool:
         return True
     if not isinstance(node.target, torch._ops.OpOverload):
         return False
-    if getattr(node.target, "namespace", "") != "aten" or node.target._schema.is_mutable:
-        return False
-    return node.target is not NORM or node.args[5] is True
+    return getattr(node.target, "namespace", "") == "aten" and not node.target._schema.is_mutable
 
 
 def _path(first: fx.Node, second: fx.Node, position: int) -> list[fx.Node] | None:
@@ -184,9 +181,9 @@ def _replace(
     inputs = list(dict.fromkeys(node for node in read if node not in inside))
     pick = path[0].args[1] if path and _picks(path[0]) else None
     run = _function(first, path, second, position, inputs, pick, again=False)
-    if first.target is NORM or hasattr(first.target, "again"):
+    if hasattr(first.target, "again"):
         # By the time of a replay the running statistics have changed: it does not take them.
-        stale = first.args[3:5] if first.target is NORM else [first.args[i] for i in first.target.stale]
+        stale = [first.args[i] for i in first.target.stale if first.args[i] is not None]
         run.again = _function(first, path, second, position, inputs, pick, again=True)
         run.stale = [inputs.index(node) for node in stale]
     with graph.inserting_before(where):
@@ -223,11 +220,7 @@ def _function(
     """A function of the inputs that runs both, the second over the result of the first."""
     graph = fx.Graph()
     values: dict[fx.Node, Any] = {node: graph.placeholder(node.name) for node in inputs}
-    if again and first.target is NORM:
-        data, weight, bias, _, _, training, momentum, eps = first.args
-        kept = fx.node.map_arg((data, weight, bias, training, momentum, eps), values.__getitem__)
-        values[first] = graph.call_function(aten._native_batch_norm_legit.no_stats, kept)
-    elif again and hasattr(first.target, "again"):
+    if again and hasattr(first.target, "again"):
         values[first] = graph.call_function(first.target.again, fx.node.map_arg(first.args, values.__getitem__))
     else:
         values[first] = graph.node_copy(first, values.__getitem__)
@@ -242,11 +235,9 @@ def _function(
         rest = [argument for i, argument in enumerate(args) if i != position]
         result = graph.call_function(variant, (values[operand], *rest), kwargs)
     if pick is not None:
-        count = len(first.meta["val"])
-        there = 3 if again and first.target is NORM else count
-        picked = [graph.call_function(path[0].target, (values[first], i)) for i in range(there)]
+        picked = [graph.call_function(path[0].target, (values[first], i)) for i in range(len(first.meta["val"]))]
         picked[pick] = result
-        graph.output((*picked, *[None] * (count - there)))
+        graph.output(tuple(picked))
     else:
         graph.output(result)
     forward: Callable[..., Any] = fx.GraphModule({}, graph).forward

@@ -26,19 +26,10 @@ class Call(NamedTuple):
         return list(found)
 
 
-def norm_again(*args: Any) -> tuple[Any, ...]:
-    """A batch norm in training, without new statistics where they would be among the results."""
-    return *torch.ops.aten._native_batch_norm_legit.no_stats(*args), None, None
-
-
 def replay(node: Any, states: Mapping[str, fx.Node]) -> Call:
     """The call that gives a node's results once more; ``states`` are those of the generators, by name of node."""
-    if node.target is torch.ops.aten._native_batch_norm_legit_functional.default:
-        # The running statistics have been updated by now, and a replay is not to look at them.
-        values, weight, bias, _, _, training, momentum, eps = node.args
-        kept = (values, weight, bias, training, momentum, eps)
-        return Call(norm_again, kept, {})
     if hasattr(node.target, "again"):
+        # A batch norm: its statistics have been updated by now, and a replay is not to look at them.
         fresh = tuple(None if i in node.target.stale else argument for i, argument in enumerate(node.args))
         return Call(node.target.again, fresh, {})
     if node.name in states:
