@@ -135,3 +135,16 @@ def test_a_derivative_that_the_meta_device_lacks_is_refused() -> None:
     for _ in range(2):
         with pytest.raises(CaptureError, match="no derivative of aten::nll_loss on the meta device"):
             plan(loss, x, y)
+
+
+@pytest.mark.parametrize("product", [lambda x: x.prod(1), torch.prod, lambda x: torch.prod(x, dim=0)])
+def test_a_derivative_that_looks_at_values_is_refused(product: Any) -> None:
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return product(x * 2)
+
+    x = torch.randn(3, 4, requires_grad=True)
+    with pytest.raises(CaptureError, match="the derivative of prod looks for zeros") as caught:
+        fit(doubled)(x)
+    assert "test_fit_refusals.py:" in str(caught.value)
+    assert torch.equal(fit(doubled)(x.detach()), doubled(x.detach()))
+    assert torch.equal(fit(lambda x: (x * 2).cumprod(1)[:, -1])(x), (x * 2).cumprod(1)[:, -1])

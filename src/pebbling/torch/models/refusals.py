@@ -23,6 +23,7 @@ _LONG = 160
 _SPARSE = {nn.functional.embedding: (6, "sparse"), nn.functional.embedding_bag: (7, "sparse")}
 _MASK_TYPE = {torch._transformer_encoder_layer_fwd: (19, "mask_type")}
 _PADDING = 1
+_PRODUCTS = (torch.prod, "prod", torch.Tensor.prod)
 
 
 @contextmanager
@@ -66,12 +67,12 @@ def derivatives() -> Iterator[None]:
         yield
 
 
-def refuse(module: fx.GraphModule, name: str, function: Callable[..., Any] | None = None) -> None:
-    """Refuse a traced program that could not be planned, or would not be the original bit for bit."""
+def refuse(module: fx.GraphModule, name: str, function: Callable[..., Any] | None = None, exact: bool = True) -> None:
+    """Refuse a traced program that could not be planned, or, with ``exact``, would not be the original bit for bit."""
     modules = function.modules() if isinstance(function, nn.Module) else ()
     nests = any(getattr(each, "use_nested_tensor", False) for each in modules)
     for node in module.graph.nodes:
-        reason = _unplannable(node, nests)
+        reason = _unplannable(node, nests) or (exact and _inexact(node))
         if reason:
             where = _last(_written(node.meta.get("stack_trace") or ""))
             raise CaptureError(f"{name} can't be captured{where}: {reason}")
@@ -91,6 +92,16 @@ def _unplannable(node: fx.Node, nests: bool) -> str:
         return (
             "without gradients nn.TransformerEncoder packs padded sequences into nested tensors, which can't be "
             "captured; make it with enable_nested_tensor=False, or evaluate with the model that was fitted"
+        )
+    return ""
+
+
+def _inexact(node: fx.Node) -> str:
+    value = node.meta.get("example_value")
+    if node.target in _PRODUCTS and isinstance(value, torch.Tensor) and value.requires_grad:
+        return (
+            "the derivative of prod looks for zeros and goes by them, which a graph can't, and without that it rounds "
+            "differently. Multiply one by one, take the last of cumprod, or leave it out of what is fitted"
         )
     return ""
 
