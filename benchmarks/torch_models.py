@@ -5,24 +5,26 @@
     python benchmarks/torch_models.py --gpu --only compiled --models gpt --budgets 1,0.6,0.2
 
 With --compiled, torch.compile runs at several values of its own activation_memory_budget, and fit with
-backend="inductor" at each peak that it reaches, the two in turns, so that whatever else the machine does
-slows both alike; --only compiled leaves everything else out.
+backend="inductor" at each peak that it reaches; --only compiled leaves everything else out.
 Peaks are measured, above what is allocated before the step: storages that are alive on the CPU, the
-allocator's count on a GPU. Times are the best of several steps; on the CPU they are the processor time
-of one thread. Every line stands on its own: one that fails prints its error and the run goes on.
+allocator's count on a GPU. Times are the best of several steps, and every line is measured in turns with
+the plain step, compiled ones with each other as well, so that whatever else the machine does, and the clock
+of a GPU that grows warm, slows all alike; on the CPU they are the processor time of one thread. Every line
+stands on its own: one that fails prints its error and the run goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import gc
 import os
 import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -124,34 +126,24 @@ def selective() -> Any:
     return create_selective_checkpoint_contexts(policy)
 
 
-@contextmanager
-def checkpointed(model: nn.Module, every: int, **options: Any) -> Iterator[nn.Module]:
-    """The model with its blocks checkpointed in groups."""
+def checkpointed(model: nn.Module, every: int, **options: Any) -> nn.Module:
+    """A twin of the model, of the same parameters, whose blocks are checkpointed in groups."""
+    twin = copy.copy(model)
+    twin._modules = dict(model._modules)
     if isinstance(model, UNet):
-        names = ("down", "join")
-        before = {name: getattr(model, name) for name in (*names, "middle")}
-        for name in names:
-            setattr(model, name, nn.ModuleList(Segment([block], **options) for block in before[name]))
-        model.middle = Segment([before["middle"]], **options)
+        for name in ("down", "join"):
+            setattr(twin, name, nn.ModuleList(Segment([block], **options) for block in getattr(model, name)))
+        twin.middle = Segment([model.middle], **options)
+        return twin
+    blocks = list(model.body if isinstance(model, ResNet) else model.blocks)
+    head = [nn.Sequential(*blocks[:4])] if isinstance(model, ResNet) else []
+    blocks = blocks[4:] if isinstance(model, ResNet) else blocks
+    groups = head + [Segment(blocks[i : i + every], **options) for i in range(0, len(blocks), every)]
+    if isinstance(model, ResNet):
+        twin.body = nn.Sequential(*groups)
     else:
-        name = "body" if isinstance(model, ResNet) else "blocks"
-        before = {name: getattr(model, name)}
-        blocks = list(before[name])
-        head = [nn.Sequential(*blocks[:4])] if isinstance(model, ResNet) else []
-        blocks = blocks[4:] if isinstance(model, ResNet) else blocks
-        groups = head + [Segment(blocks[i : i + every], **options) for i in range(0, len(blocks), every)]
-        setattr(model, name, nn.Sequential(*groups) if isinstance(model, ResNet) else nn.ModuleList(groups))
-    try:
-        yield model
-    finally:
-        for key, value in before.items():
-            setattr(model, key, value)
-
-
-def bench(model: nn.Module, step: Step, device: str, repeats: int) -> tuple[int, float]:
-    """Peak in bytes and seconds of one step."""
-    peak = peak_of(model, step, device)
-    return peak, min(in_turns(model, [step], device, repeats)[0])
+        twin.blocks = nn.ModuleList(groups)
+    return twin
 
 
 def peak_of(model: nn.Module, step: Step, device: str) -> int:
@@ -213,11 +205,6 @@ def apart(mine: list[torch.Tensor], theirs: list[torch.Tensor]) -> str:
     return f"{max(float((a - b).abs().max()) / max(floor, float(b.abs().max())) for a, b in zip(mine, theirs)):.1e}"
 
 
-def row(name: str, peak: int, seconds: float, base: tuple[int, float], note: str = "") -> None:
-    saved, slower = 1 - peak / base[0], seconds / base[1]
-    say(f"| {name} | {peak / 1e6:,.1f} MB | {-saved:+.1%} | {seconds * 1e3:,.1f} ms | {slower:.3f} | {note} |")
-
-
 def guarded(name: str, work: Callable[[], Any], too_small: Callable[[BudgetError], None] | None = None) -> Any:
     try:
         return work()
@@ -234,19 +221,28 @@ def guarded(name: str, work: Callable[[], Any], too_small: Callable[[BudgetError
 class Bench:
     """One model, its plain step, and a table."""
 
-    def __init__(
-        self, title: str, model: nn.Module, batch: torch.Tensor, device: str, repeats: int, half: bool
-    ) -> None:
-        self.model, self.batch, self.device, self.repeats = model, batch, device, repeats
+    def __init__(self, title: str, model: nn.Module, batch: torch.Tensor, device: str, half: bool) -> None:
+        self.model, self.batch, self.device = model, batch, device
         self.around = (lambda: torch.autocast(device, torch.bfloat16)) if half else nullcontext
         say(f"\n### {title}\n")
         say("| | peak above the start | memory | step | time, × plain | |")
         say("|---|---|---|---|---|---|")
-        self.base = self.measured(model)
-        row("plain", *self.base, self.base)
+        step = self.step(model)
+        self.peak = peak_of(model, step, device)
+        self.seconds = min(in_turns(model, [step], device, 5)[0])
+        self.row("plain", self.peak, self.seconds, self.seconds)
 
-    def measured(self, model: Any) -> tuple[int, float]:
-        return bench(self.model, self.step(model), self.device, self.repeats)
+    def row(self, name: str, peak: int, seconds: float, plain: float, note: str = "") -> None:
+        """A line; ``plain`` are the seconds of the plain step in turns with this one."""
+        share, slower = peak / self.peak - 1, seconds / plain
+        say(f"| {name} | {peak / 1e6:,.1f} MB | {share:+.1%} | {seconds * 1e3:,.1f} ms | {slower:.3f} | {note} |")
+
+    def measured(self, model: Any) -> tuple[int, float, float]:
+        """Peak in bytes, and the seconds of a step and of the plain one in turns with it."""
+        step, plain = self.step(model), self.step(self.model)
+        peak = peak_of(self.model, step, self.device)
+        mine, theirs = in_turns(self.model, [step, plain], self.device, self.turns())
+        return peak, min(mine), min(theirs)
 
     def step(self, model: Any) -> Step:
         def run() -> torch.Tensor:
@@ -255,12 +251,11 @@ class Bench:
 
         return run
 
-    def peer(self, name: str, every: int, **options: Any) -> tuple[int, float] | None:
-        def work() -> tuple[int, float]:
-            with checkpointed(self.model, every, **options) as model:
-                found = self.measured(model)
-            row(name, *found, self.base)
-            return found
+    def peer(self, name: str, every: int, **options: Any) -> int | None:
+        def work() -> int:
+            found = self.measured(checkpointed(self.model, every, **options))
+            self.row(name, *found)
+            return found[0]
 
         return guarded(name, work)
 
@@ -270,8 +265,8 @@ class Bench:
             fitted = fit(self.model, memory, time_limit=time_limit)
             gradients(self.model, self.step(fitted))
             first = time.perf_counter() - begun
-            peak, seconds = self.measured(fitted)
-            row(name, peak, seconds, self.base, about(fitted.plan, memory, peak, first))
+            found = self.measured(fitted)
+            self.row(name, *found, about(fitted.plan, memory, found[0], first))
             if check:
                 self.exactness(fitted)
 
@@ -312,14 +307,15 @@ class Bench:
                 run, peak, theirs, first = found
                 whole = theirs if budget == 1 else whole
                 mine = self.at_the_peak_of(peak, theirs, whole)
-                steps = [self.step(run), *([self.step(mine[0])] if mine else [])]
-                times = in_turns(self.model, steps, self.device, self.turns())
-                row(name, peak, min(times[0]), self.base, f"first step {first:.0f} s")
+                models = [self.model, run, *(mine[:1] if mine else ())]
+                times = in_turns(self.model, [self.step(each) for each in models], self.device, self.turns())
+                plain, their_seconds = min(times[0]), min(times[1])
+                self.row(name, peak, their_seconds, plain, f"first step {first:.0f} s")
                 if mine:
-                    medians = statistics.median(times[1]) / statistics.median(times[0])
-                    ratio = f"{min(times[1]) / min(times[0]):.3f} × torch.compile at this peak (medians {medians:.3f})"
-                    row(
-                        f"fit, inductor, {peak / 1e6:,.1f} MB", mine[1], min(times[1]), self.base, f"{ratio}; {mine[2]}"
+                    medians = statistics.median(times[2]) / statistics.median(times[1])
+                    ratio = f"{min(times[2]) / their_seconds:.3f} × torch.compile at this peak (medians {medians:.3f})"
+                    self.row(
+                        f"fit, inductor, {peak / 1e6:,.1f} MB", mine[1], min(times[2]), plain, f"{ratio}; {mine[2]}"
                     )
             self.forget()
 
@@ -361,7 +357,7 @@ class Bench:
 
     def turns(self) -> int:
         """Enough for small models, not too long for large ones."""
-        return 5 if self.device != "cpu" else max(11, min(60, int(3 / self.base[1])))
+        return 7 if self.device != "cpu" else max(11, min(60, int(3 / self.seconds)))
 
 
 def about(plan: Any, memory: float | None, peak: int, first: float) -> str:
@@ -397,11 +393,11 @@ def on_cpu(asked: argparse.Namespace) -> None:
         say("\nTarget of each model: at least 40 % less memory than plain at no more than 1.30 × its time.")
     for title, model, example in wanted(asked, models):
         own = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-        table = Bench(f"{title}; gradients of parameters {own / 1e6:.1f} MB", model, example, "cpu", 3, False)
+        table = Bench(f"{title}; gradients of parameters {own / 1e6:.1f} MB", model, example, "cpu", False)
         if asked.only != "compiled":
             table.peer("torch.utils.checkpoint, every block", 1)
-            table.ours("fit, 60 % of plain", 0.6 * table.base[0], check=True)
-            table.ours("fit, 50 % of plain", 0.5 * table.base[0])
+            table.ours("fit, 60 % of plain", 0.6 * table.peak, check=True)
+            table.ours("fit, 50 % of plain", 0.5 * table.peak)
         if asked.compiled or asked.only == "compiled":
             table.compiled(asked.budgets)
 
@@ -429,7 +425,7 @@ def on_gpu(asked: argparse.Namespace) -> None:
     for title, make, groups, half in wanted(asked, models):
         with torch.device("cuda"):
             model, batch = make()
-        one_gpu(Bench(title, model, batch, "cuda", 5, half), groups, asked)
+        one_gpu(Bench(title, model, batch, "cuda", half), groups, asked)
         del model, batch
         gc.collect()
 
@@ -441,9 +437,9 @@ def one_gpu(table: Bench, groups: tuple[int, ...], asked: argparse.Namespace) ->
         table.ours("fit, no limit", None, check=True)
         for found in peers:
             if found is not None:
-                table.ours(f"fit, {found[0] / 1e6:,.0f} MB", found[0])
+                table.ours(f"fit, {found / 1e6:,.0f} MB", found)
         for share in (0.7, 0.5, 0.3):
-            table.ours(f"fit, {share:.0%} of plain", share * table.base[0])
+            table.ours(f"fit, {share:.0%} of plain", share * table.peak)
     if asked.compiled or asked.only == "compiled":
         table.compiled(asked.budgets)
 

@@ -87,6 +87,17 @@ def test_what_is_over_the_budget_asks_for_less_and_what_leaves_room_for_more() -
     assert roomy.following() == Trying(True, 5_000)
 
 
+def test_a_cut_that_is_a_little_too_large_has_a_second_chance_against_one_that_is_small() -> None:
+    near = Compiler((1_000, 1_000), (5_000, 3_000), (30, 0)).search(5_000)
+    assert [(each.freely, each.asked, each.peak) for each in near.made] == [
+        (False, 5_000, 5_030),
+        (True, 4_968, 3_000),
+        (False, 4_968, 4_998),
+    ]
+    far = Compiler((1_000, 1_000), (5_000, 3_000), (300, 0)).search(5_000)
+    assert [each.freely for each in far.made] == [False, True]
+
+
 def test_steps_are_timed_in_turns_and_leave_no_trace() -> None:
     order: list[str] = []
     weight, statistics = torch.ones(3, requires_grad=True), torch.zeros(3)

@@ -4,8 +4,8 @@ torch's own cut comes first; if it fits as it is, nothing else is tried. Else ea
 planning can begin (see ``cut``) gets a plan, and another one while it is measured above the budget, which
 asks for less by the excess: what inductor takes more than planned is about the same for plans that are
 alike. The last try, if nothing has fitted, is the plan that takes least. If there is a plan that fits, and
-by what was measured torch's own cut would fit as it is, that is tried after all; and if replays cost time
-and room is left, a plan that takes more.
+by what was measured torch's own cut would fit as it is, that is tried after all, or with a replay or two if
+it was above the budget by little; and if replays cost time and room is left, a plan that takes more.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _CHANCES = 3
 
 # Less room than this share of the budget, or less overhead than that of the time, is not worth another try.
 _ROOM, _OVERHEAD = 0.05, 0.02
+_LITTLE = 0.05
+"""Share of the budget above which torch's own cut is too large for a plan that hardly differs from it."""
 
 
 class Trying(NamedTuple):
@@ -84,6 +86,9 @@ class Tries:
         if any(ask >= own[0].everything for ask in enough) and all(each.plan.replayed for each in own):
             return Trying(False, max(own[0].everything, *enough))
         quick = any(each.plan.overhead < _OVERHEAD for each in fitting)
+        if quick and len(own) == 1 and self.memory < own[0].peak <= (1 + _LITTLE) * self.memory:
+            # What the other cut computes twice has no price in its plan, and may take longer.
+            return Trying(False, self._corrected(own[0]))
         over = [] if quick else [tries[-1] for tries in self._by_cut() if self._unsettled(tries)]
         if over:
             nearest = min(over, key=lambda each: each.peak)
