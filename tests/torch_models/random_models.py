@@ -37,11 +37,7 @@ class RandomModel(nn.Module):
         )
 
     def forward(self, x: torch.Tensor, classes: torch.Tensor) -> Any:
-        values = [x * self.scale, self.table(classes % 5)]
-        for operation, first, second, number in self.program:
-            # The latest values most of the time: programs are deep rather than wide.
-            one, other = values[-1 - first % min(3, len(values))], values[-1 - second % min(4, len(values))]
-            values.append(operation(self, one, other, number))
+        values = self.run(x, classes)
         last = values[-1] + values[-2]
         if self.ending == "square":
             return last.square().mean()
@@ -49,6 +45,28 @@ class RandomModel(nn.Module):
             return {"loss": last.sin().mean(), "more": (values[-2].mean(), values[len(values) // 2].square().mean())}
         scores = self.head(last)
         return functional.cross_entropy(scores.float(), classes)
+
+    def run(self, x: torch.Tensor, classes: torch.Tensor) -> list[torch.Tensor]:
+        """All values of the program."""
+        values = [x * self.scale, self.table(classes % 5)]
+        for operation, first, second, number in self.program:
+            # The latest values most of the time: programs are deep rather than wide.
+            one, other = values[-1 - first % min(3, len(values))], values[-1 - second % min(4, len(values))]
+            values.append(operation(self, one, other, number))
+        return values
+
+
+class WithoutLoss(RandomModel):
+    """The same with large results, whose gradients come from outside in whatever layout."""
+
+    def forward(self, x: torch.Tensor, classes: torch.Tensor) -> Any:
+        values = self.run(x, classes)
+        last = values[-1] + values[-2]
+        if self.ending == "square":
+            return last, values[-2]
+        if self.ending == "several":
+            return {"turned": last.t(), "part": values[len(values) // 2][:, ::2], "scores": self.head(last)}
+        return self.head(last), last.view(-1), last.sum()
 
 
 def _viewed(m: Any, a: torch.Tensor, b: torch.Tensor, c: float) -> torch.Tensor:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
-from random_models import ROWS, WIDTH, RandomModel
+from random_models import ROWS, WIDTH, RandomModel, WithoutLoss
 from torch import nn
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
@@ -18,14 +19,16 @@ from pebbling.torch.models import Measured
 from pebbling.torch.models.host_dropout import host_dropout, host_dropout_backward
 
 
-def outcome(model: nn.Module, run: Any, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor | None]:
+def outcome(
+    model: nn.Module, run: Any, inputs: tuple[torch.Tensor, ...], losses: Sequence[Any] = ()
+) -> list[torch.Tensor | None]:
     """Results of two steps, gradients, buffers, and the next random number."""
     model.zero_grad(set_to_none=True)
     torch.manual_seed(3)
     results: list[torch.Tensor | None] = []
     for _ in range(2):
         leaves = tree_leaves(run(*inputs))
-        sum(leaves).backward()
+        sum(loss(leaf) for loss, leaf in zip(losses, leaves)).backward() if losses else sum(leaves).backward()
         results += [leaf.detach() for leaf in leaves]
     return [*results, *(p.grad for p in model.parameters()), *(b.clone() for b in model.buffers()), torch.rand(1)]
 
@@ -62,6 +65,34 @@ def test_a_random_program_has_the_same_bits_in_every_budget(seed: int) -> None:
             sum(tree_leaves(fitted(*inputs))).backward()
         # The sum of several results is made outside.
         assert memory_of.peak <= memory + 64
+
+
+LOSSES: list[Callable[[torch.Tensor], torch.Tensor]] = [
+    lambda y: y.sum(),
+    lambda y: y.sin().mean(),
+    lambda y: y.sum(-1).square().sum() if y.dim() else y,
+    lambda y: y.mean(0).square().sum() if y.dim() else y,
+    lambda y: (y.t() * WEIGHTS[: y.shape[-1], : y.shape[0]]).sum() if y.dim() == 2 else y.square().sum(),
+    lambda y: y[..., ::2].sin().sum() if y.dim() else y,
+    lambda y: y.reshape(-1).flip(0).cumsum(0).sum(),
+    lambda y: y.detach().sum(),
+]
+WEIGHTS = torch.randn(16, 16, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("seed", [*range(6), 52])
+def test_a_random_program_takes_gradients_in_any_layout(seed: int) -> None:
+    """In 52 an operation that writes over its second operand would take the layout of that."""
+    base = WithoutLoss(seed)
+    inputs = (torch.randn(ROWS, WIDTH), torch.randint(7, (ROWS,)))
+    model = copy.deepcopy(base)
+    fitted = fit(model)
+    for first in range(len(LOSSES)):
+        losses = [LOSSES[(first + 3 * each) % len(LOSSES)] for each in range(3)]
+        plain = copy.deepcopy(base)
+        model.load_state_dict(base.state_dict())
+        assert same(outcome(model, fitted, inputs, losses), outcome(plain, plain, inputs, losses))
+    assert len(fitted.plans) == 1
 
 
 def test_numbers_that_nobody_reads_are_drawn() -> None:

@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from pebbling.graph import smallest
 from pebbling.torch import fit
 
 IMAGE, ROWS, WORDS = (4, 8, 10, 10), (40, 16), (4, 12, 16)
@@ -147,3 +149,65 @@ def test_operators_of_others_get_gradients_as_they_were_traced() -> None:
     assert strides == [(3, 1)]
     assert x.grad is not None
     assert torch.equal(x.grad, 2 * x.detach().cos())
+
+
+class Infinite(nn.Module):
+    """A loss, and a result of the same values whose derivative is infinite."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = self.first(x).relu()
+        left, right = y.chunk(2, 1)
+        return y.square().mean(), y.sqrt(), self.head(y), left.exp(), right.tanh()
+
+
+@pytest.mark.parametrize("used", [(0,), (2,), (0, 2), (3,), (4,), (0, 4), (1, 2, 3)])
+@pytest.mark.parametrize("share", [None, 0.0])
+def test_what_the_loss_leaves_out_is_not_run(used: tuple[int, ...], share: float | None) -> None:
+    torch.manual_seed(0)
+    model, x = Infinite(), torch.randn(32, 6, requires_grad=True)
+    theirs = copy.deepcopy(model)
+    free = fit(copy.deepcopy(model))
+    free(x)
+    fitted = fit(model, None if share is None else smallest(free.plan.graph))
+    grads = []
+    for run in (fitted, theirs):
+        x.grad = None
+        results = run(x)
+        sum(results[each].sum() for each in used).backward()
+        grads.append([x.grad, *(parameter.grad for parameter in run.parameters())])
+    for mine, wanted in zip(*grads, strict=True):
+        assert (mine is None) == (wanted is None)
+        assert mine is None or torch.equal(mine.isnan(), wanted.isnan())
+        assert mine is None or torch.equal(mine.nan_to_num(), wanted.nan_to_num())
+    assert not torch.isnan(model.first.weight.grad).any() or 1 in used
+
+
+def test_the_gradients_that_did_not_come_cost_no_operations() -> None:
+    model, x = Infinite(), torch.randn(32, 6)
+    fitted = fit(model)
+    counted = []
+    for used in (range(5), (0,)):
+        results = fitted(x)
+        with Counted() as operations:
+            sum(results[each].sum() for each in used).backward()
+        counted.append(operations.names)
+    # The derivatives of the mean and its square, of relu and of the first layer.
+    assert "sqrt_backward" not in counted[1]
+    assert len([name for name in counted[1] if name in ("mm", "addmm")]) == 1
+    assert len([name for name in counted[0] if name in ("mm", "addmm")]) == 3
+
+
+class Counted(TorchDispatchMode):
+    """Names of the operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))

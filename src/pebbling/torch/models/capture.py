@@ -50,7 +50,7 @@ class Eager:
         self.reached = reached = Reached()
         compile = aot_autograd(
             fw_compiler=self._forward,
-            bw_compiler=lambda module, _: self.watch.backward(reached.backward(boxed(module))),
+            bw_compiler=lambda module, _: self.watch.backward(reached.backward(module)),
             inference_compiler=self._without_backward,
             partition_fn=self._partition,
             decompositions={},

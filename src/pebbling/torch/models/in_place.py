@@ -13,7 +13,6 @@ read what is made after their operand, since moving that could lengthen the life
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from .kernels import OWN
 from .random import is_random
+from .tangents import any_layout
 
 aten = torch.ops.aten
 
@@ -217,9 +217,36 @@ def _replace(
 def _function(
     first: Any, path: list[Any], second: Any, position: int, inputs: list[Any], pick: Any, again: bool
 ) -> Any:
-    """A function of the inputs that runs both, the second over the result of the first."""
+    """A function of the inputs that runs both, the second over the result of the first.
+
+    What writes over an operand takes its layout. So where layouts may be others than those that were traced, see
+    ``tangents``, and are, the second has a result of its own.
+    """
+    over = _body(first, path, second, position, inputs, pick, again)
+    plain = _body(first, path, second, None, inputs, pick, again)
+    beside = fx.GraphModule({}, plain).forward if any(map(any_layout, (first, *path, second))) else None
+    forward = fx.GraphModule({}, over).forward
+    layouts = [_layout(node.meta.get("val")) for node in inputs]
+
+    def run(*inputs: Any) -> Any:
+        if beside is None or layouts == [_layout(each) for each in inputs]:
+            return forward(*inputs)
+        return beside(*inputs)
+
+    run.__name__ = run.__qualname__ = f"{first.name}_then_{second.name}"
+    run.plain = plain  # type: ignore[attr-defined]
+    return run
+
+
+def _body(
+    first: Any, path: list[Any], second: Any, position: int | None, inputs: list[Any], pick: Any, again: bool
+) -> fx.Graph:
+    """The two operations, the second over its operand at a position, or over none."""
     graph = fx.Graph()
-    values: dict[fx.Node, Any] = {node: graph.placeholder(node.name) for node in inputs}
+    values: dict[fx.Node, Any] = {}
+    for node in inputs:
+        values[node] = graph.placeholder(node.name)
+        values[node].meta = dict(node.meta)
     if again and hasattr(first.target, "again"):
         values[first] = graph.call_function(first.target.again, fx.node.map_arg(first.args, values.__getitem__))
     else:
@@ -229,24 +256,27 @@ def _function(
     operand = path[-1] if path else first
     variant, _, where = _VARIANTS[second.target]
     args, kwargs = fx.node.map_arg((second.args, second.kwargs), values.__getitem__)
-    if where is not None:
+    if position is None:
+        result = graph.call_function(second.target, args, kwargs)
+    elif where is not None:
         result = graph.call_function(variant, args, {**kwargs, where: values[operand]})
     else:
         rest = [argument for i, argument in enumerate(args) if i != position]
         result = graph.call_function(variant, (values[operand], *rest), kwargs)
+    result.meta = dict(second.meta)
     if pick is not None:
         picked = [graph.call_function(path[0].target, (values[first], i)) for i in range(len(first.meta["val"]))]
+        for value, node in zip(first.meta["val"], picked):
+            node.meta = {"val": value}
         picked[pick] = result
         graph.output(tuple(picked))
     else:
         graph.output(result)
-    forward: Callable[..., Any] = fx.GraphModule({}, graph).forward
+    return graph
 
-    def run(*inputs: Any) -> Any:
-        return forward(*inputs)
 
-    run.__name__ = run.__qualname__ = f"{first.name}_then_{second.name}"
-    return run
+def _layout(value: Any) -> tuple[int, ...] | None:
+    return value.stride() if isinstance(value, torch.Tensor) else None
 
 
 def _allocates(node: fx.Node) -> bool:

@@ -1,10 +1,8 @@
 """The gradients of outputs that really came, seen just before the backward pass.
 
-Autograd hands zeros to a captured backward pass in place of gradients that were never computed, and zeros
-would come out for the parameters of a head that the loss left out. To an optimizer zero is not the same as
-nothing: it decays weights and moves averages. So arguments that only such outputs depend on get none, as in
-eager mode. AOTAutograd also copies gradients that come in another layout than was traced; the backward pass gets
-them as they came, see ``tangents``.
+Autograd hands zeros to a captured backward pass in place of gradients that were never computed; what depends on
+them is left out, see ``absent``. AOTAutograd also copies gradients that come in another layout than was traced; the
+backward pass gets them as they came, see ``tangents``.
 """
 
 from __future__ import annotations
@@ -16,43 +14,40 @@ from typing import Any
 import torch
 from torch import fx
 
-from .partition import is_tangent
+from .absent import without
+from .partition import boxed, is_tangent
 from .tangents import may_differ
 
 
 class Reached:
-    """Which gradients came to the outputs of one captured graph, and which arguments they reach."""
+    """Which gradients came to the outputs of one captured graph."""
 
     def __init__(self) -> None:
-        self._reads: list[frozenset[int]] = []
         self._lead: int | None = None
-        self._tangents: list[int | None] = []
+        self._places: list[int | None] = []
+        """Of the gradients that the backward pass takes, among those that come."""
+        self._layouts: list[bool] = []
+        """Whether they may come in other layouts."""
         self._came = threading.local()
 
     def learn(self, joint: fx.GraphModule, forward_outputs: int) -> None:
-        """Note which outputs' gradients each gradient of an argument is computed from."""
+        """Note which gradients the backward pass takes."""
         output = next(node for node in joint.graph.nodes if node.op == "output")
         notes = (output.meta.get("desc") or ())[:forward_outputs]
         # Tokens, by which effects keep their order, are results of the graph and not of the call.
         results = [note for note in notes if "Token" not in type(note).__name__]
         places = {note: place for place, note in enumerate(results)}
-        reads: dict[fx.Node, frozenset[int]] = {}
         for node in joint.graph.nodes:
-            of = getattr(node.meta.get("desc"), "output", None)
             if is_tangent(node):
-                self._tangents.append(places.get(of) if may_differ(node) else None)
-            if node.op == "placeholder" and of in places:
-                reads[node] = frozenset((places[of],))
-                self._lead = _position(of) if self._lead is None else self._lead
-            elif node.op != "output":
-                reads[node] = frozenset().union(*(reads[argument] for argument in node.all_input_nodes))
-        gradients = output.args[0][forward_outputs:]
-        self._reads = [reads[each] if isinstance(each, fx.Node) else frozenset() for each in gradients]
+                of = getattr(node.meta.get("desc"), "output", None)
+                self._places.append(places.get(of))
+                self._layouts.append(may_differ(node))
+                if of in places and self._lead is None:
+                    self._lead = _position(of)
 
     def watched(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """What was compiled, whose results say which gradients came before their backward pass begins."""
-        heads = len(frozenset(self._reads) - {frozenset()})
-        if self._lead is None or (heads < 2 and all(place is None for place in self._tangents)):
+        if self._lead is None or (len(self._places) < 2 and not any(self._layouts)):
             return run
         lead = self._lead
 
@@ -68,21 +63,22 @@ class Reached:
         call.__dict__.update(getattr(run, "__dict__", {}))
         return call
 
-    def backward(self, run: Callable[[list[Any]], Any]) -> Any:
-        """The backward pass, on gradients as they came, and without those of what none came for."""
+    def backward(self, module: fx.GraphModule) -> Any:
+        """The backward pass, on gradients as they came, and without what depends on those that did not."""
+        runs: dict[frozenset[int], Any] = {frozenset(): boxed(module)}
 
         def call(arguments: list[Any]) -> Any:
             came, self._came.gradients = getattr(self._came, "gradients", None), None
-            if came is None:
-                return run(arguments)
-            places = frozenset(place for place, gradient in enumerate(came) if gradient is not None)
-            whole = len(places) == len(came)
-            self._put_back(came, arguments)
-            del came
-            results = run(arguments)
-            if whole or len(results) != len(self._reads):
-                return results
-            return [None if reads and not reads & places else each for each, reads in zip(results, self._reads)]
+            absent: frozenset[int] = frozenset()
+            if came is not None:
+                known = [(position, place) for position, place in enumerate(self._places) if place is not None]
+                absent = frozenset(position for position, place in known if came[place] is None)
+                self._put_back(came, arguments)
+                del came
+            if absent not in runs:
+                tangents = [node for node in module.graph.nodes if is_tangent(node)]
+                runs[absent] = boxed(without(module, tangents, [tangents[position] for position in absent]))
+            return runs[absent](arguments)
 
         call._boxed_call = True  # type: ignore[attr-defined]
         return call
@@ -92,10 +88,10 @@ class Reached:
 
     def _put_back(self, came: tuple[Any, ...], arguments: list[Any]) -> None:
         """Put gradients in place of copies in another layout."""
-        first = len(arguments) - len(self._tangents)
-        for position, place in enumerate(self._tangents, first):
+        first = len(arguments) - len(self._places)
+        for position, (place, differs) in enumerate(zip(self._places, self._layouts), first):
             gradient, copy = None if place is None else came[place], arguments[position]
-            if type(gradient) is torch.Tensor and gradient.stride() != copy.stride():
+            if differs and type(gradient) is torch.Tensor and gradient.stride() != copy.stride():
                 arguments[position] = gradient
 
 

@@ -29,6 +29,7 @@ _DENSE = (
     aten.view_as_complex.default,
     cudnn_batch_norm_backward,
 )
+_MARK = "any_layout"
 
 
 def laid_out(values: torch.Tensor, strides: list[int]) -> torch.Tensor:
@@ -41,16 +42,24 @@ def laid_out(values: torch.Tensor, strides: list[int]) -> torch.Tensor:
 def in_any_layout(graph: fx.Graph, tangents: list[fx.Node]) -> None:
     """Let the backward pass take gradients of outputs in other layouts than it was traced with."""
     touched = {node for node in tangents if may_differ(node)}
+    for node in touched:
+        node.meta[_MARK] = True
     for node in list(graph.nodes):
         if node.op != "call_function" or touched.isdisjoint(node.all_input_nodes):
             continue
         touched.add(node)
+        node.meta[_MARK] = True
         if node.target is aten.view.default:
             node.target = aten.reshape.default
         elif node.target in _DENSE or _of_others(node):
             for argument in node.all_input_nodes:
                 if argument in touched and isinstance(argument.meta["val"], torch.Tensor):
                     _lay_out(graph, argument, node)
+
+
+def any_layout(node: fx.Node) -> bool:
+    """Whether the layout of a node's result depends on that of a gradient that comes from outside."""
+    return _MARK in node.meta
 
 
 def may_differ(tangent: fx.Node) -> bool:
