@@ -64,7 +64,7 @@ def any_layout(node: fx.Node) -> bool:
 
 def may_differ(tangent: fx.Node) -> bool:
     """Whether a gradient of an output can come in another layout than the one that was traced: a number can't."""
-    return bool(tangent.meta["val"].numel() > 1)
+    return bool(tangent.meta["val"].dim() > 0)
 
 
 def _of_others(node: Any) -> bool:
