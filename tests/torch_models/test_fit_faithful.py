@@ -359,3 +359,40 @@ def test_what_the_loss_leaves_out_gets_no_gradient() -> None:
     fit(model)(x)[2].sum().backward()
     assert model.trunk.weight.grad is None
     assert model.heads[2].weight.grad is not None
+
+
+class Turned(nn.Module):
+    """A layer over transposed values, and a view of what comes after it."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.head = layer, nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.head(self.layer((x * 2).transpose(1, 2)).transpose(1, 2))
+        return y.view(-1, 5).square().mean()
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.BatchNorm1d(16),
+        nn.BatchNorm1d(16).eval(),
+        nn.BatchNorm1d(16, track_running_stats=False),
+        nn.Sequential(nn.LayerNorm(6), nn.BatchNorm1d(16)),
+        nn.Sequential(nn.Dropout(0.3), nn.BatchNorm1d(16)),
+        nn.Sequential(nn.BatchNorm1d(16), nn.Dropout(0.3), nn.LayerNorm(6)),
+        nn.Conv1d(16, 16, 1),
+    ],
+)
+def test_layers_lay_their_results_out_as_their_kernels_do(layer: nn.Module) -> None:
+    torch.manual_seed(0)
+    model, x = Turned(copy.deepcopy(layer)), torch.randn(4, 6, 16, requires_grad=True)
+    theirs = copy.deepcopy(model)
+    seen: list[Any] = []
+    for run, each in ((fit(model), model), (theirs, theirs)):
+        torch.manual_seed(1)
+        loss = run(x)
+        gradients = torch.autograd.grad(loss, [x, *each.parameters()])
+        seen.append([loss.detach(), *gradients, *each.buffers()])
+    assert all(torch.equal(a, b) for a, b in zip(*seen, strict=True))

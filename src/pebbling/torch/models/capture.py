@@ -22,7 +22,7 @@ from .partition import boxed, split, straight
 from .planner import Planner
 from .reached import Reached
 from .refusals import refuse
-from .tracing import eager_kernels, untraced
+from .tracing import eager_kernels, host_layouts, untraced
 from .watch import Watch
 
 # Enough for every shape that a training run may come across.
@@ -110,6 +110,7 @@ def settings(backend: str = "eager") -> ExitStack:
     stack.enter_context(torch._dynamo.config.patch(known))
     if backend == "eager":
         stack.enter_context(untraced())
+        stack.enter_context(host_layouts())
         # A donated buffer could not be read by a second backward of a retained graph.
         stack.enter_context(torch._functorch.config.patch(donated_buffer=False))
         # Else numbers that nobody reads would not be drawn, and all that come after them be others.
