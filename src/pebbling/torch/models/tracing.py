@@ -92,10 +92,10 @@ def host_layouts() -> Iterator[None]:
     from torch._decomp import decomposition_table
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    changed = {each: _laid_out(decomposition_table[each], place) for each, place in _LAYOUTS.items()}
-    changed[_DROPPED] = _dropped(decomposition_table[_DROPPED])
-    before = {each: decomposition_table[each] for each in changed}
-    decomposition_table.update(changed)
+    before = {each: decomposition_table[each] for each in (*_LAYOUTS, _DROPPED) if each in decomposition_table}
+    for each, traced in before.items():
+        decomposition_table[each] = _dropped(traced) if each is _DROPPED else _laid_out(traced, _LAYOUTS[each])
+    # What was expected before is kept there.
     FakeTensorMode.cache_clear()
     try:
         yield
