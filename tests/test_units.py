@@ -66,3 +66,9 @@ def test_seconds_are_printed_short():
         "2 h",
         "11.6 d",
     ]
+
+
+@pytest.mark.parametrize("amount", [0.5, 1e-9, "0.25", "0.0001 kB"])
+def test_a_share_is_not_a_size(amount):
+    with pytest.raises(ValueError, match="less than a byte: sizes and budgets are in bytes"):
+        parse_bytes(amount)

@@ -21,6 +21,8 @@ def parse_bytes(amount: float | str) -> int:
     (67108864, 2000000000, 4096)
     """
     number = _parse(amount, _BYTES, 'bytes such as 4096, "64MiB" or "2GB"')
+    if 0 < number < 1:
+        raise ValueError(f"{amount!r} is less than a byte: sizes and budgets are in bytes, not shares of something")
     return math.floor(number)
 
 

@@ -26,11 +26,10 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.decomposition import select_decomp_table
 
 from pebbling.graph import check, smallest, solve
-from pebbling.torch.models.capture import overwritten
 from pebbling.torch.models.cut import join, own_cut
 from pebbling.torch.models.emit import emit
 from pebbling.torch.models.fusion import fused
-from pebbling.torch.models.partition import boxed, is_tangent
+from pebbling.torch.models.partition import boxed, is_tangent, overwritten
 
 PLAIN = (
     attention_and_tied_weights,

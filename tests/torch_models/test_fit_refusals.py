@@ -148,3 +148,10 @@ def test_a_derivative_that_looks_at_values_is_refused(product: Any) -> None:
     assert "test_fit_refusals.py:" in str(caught.value)
     assert torch.equal(fit(doubled)(x.detach()), doubled(x.detach()))
     assert torch.equal(fit(lambda x: (x * 2).cumprod(1)[:, -1])(x), (x * 2).cumprod(1)[:, -1])
+
+
+def test_likely_mistakes_are_named() -> None:
+    with pytest.raises(TypeError, match=r"not a class: fit\(Branching\(…\)\) fits a module of it"):
+        fit(Branching)
+    with pytest.raises(ValueError, match=r"0\.5 is less than a byte"):
+        fit(nn.Linear(4, 4), memory=0.5)

@@ -41,8 +41,8 @@ class Rows:
     def gathered(self) -> tuple[Ints, Ints, Floats, Floats]:
         """Row, column and coefficient of every entry, row by row, and the limits.
 
-        A variable that stands in several terms of a row has one entry there: to HiGHS a second one is memory that it
-        never asked for.
+        A variable that stands in several terms of a row has one entry there: HiGHS does not look for a second one, and
+        writes past its memory, or never ends, if there is one.
         """
         row, column, terms = (np.concatenate(each) for each in (self.row, self.column, self.coefficient))
         width = int(column.max(initial=0)) + 1

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from .partition import picks
+
 aten = torch.ops.aten
 ABSENT = None
 """Stands for the value of what is left out, among those of the graph that is written."""
@@ -53,7 +55,7 @@ class _Writer:
 
     def _value(self, node: Any, values: dict[Any, Any]) -> Any:
         inputs = node.all_input_nodes
-        if _picks(node) and isinstance(values[inputs[0]], tuple):
+        if picks(node) and isinstance(values[inputs[0]], tuple):
             return values[inputs[0]][node.args[1]]
         missing = [each for each in inputs if values[each] is ABSENT]
         there = [values[each] for each in inputs if values[each] is not ABSENT]
@@ -82,7 +84,3 @@ def _sum(node: Any) -> bool:
     if node.target is not aten.add.Tensor or len(node.all_input_nodes) != 2 or node.kwargs:
         return False
     return len({each.meta["val"].shape for each in (node, *node.all_input_nodes)}) == 1
-
-
-def _picks(node: fx.Node) -> bool:
-    return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem"

@@ -18,7 +18,7 @@ from torch import fx
 from ...errors import CaptureError, PebblingError
 from ...graph import GraphPlan
 from .captured import Captured
-from .partition import boxed, split, straight
+from .partition import boxed, overwritten, results_of, split, straight
 from .planner import Planner
 from .reached import Reached
 from .refusals import refuse
@@ -76,8 +76,7 @@ class Eager:
         return self.watch.forward(boxed(module))
 
     def _without_backward(self, module: fx.GraphModule, inputs: Any) -> Any:
-        results = next(node for node in module.graph.nodes if node.op == "output").args[0]
-        captured, plan = self._plan(module, len(results))
+        captured, plan = self._plan(module, len(results_of(module)))
         return self.watch.forward(boxed(straight(plan, captured.module, captured.states)), last=True)
 
     def _plan(self, module: fx.GraphModule, outputs: int) -> tuple[Captured, GraphPlan]:
@@ -145,12 +144,3 @@ class Settled:
         """Trace one frame, which torch asks for when it has nothing compiled that fits the arguments."""
         with settings(self._backend):
             return self._tracer(*args, **kwargs)
-
-
-def overwritten(module: fx.GraphModule) -> list[str]:
-    """Names of the inputs that the program changes in place, which happens when the forward pass is over."""
-    output = next(node for node in module.graph.nodes if node.op == "output")
-    # AOTAutograd notes for every result what it is: for such an input its new value.
-    changed = [getattr(note, "mutated_input", None) for note in output.meta.get("desc") or ()]
-    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
-    return [node.name for node in placeholders if node.meta.get("desc") in [note for note in changed if note]]

@@ -83,6 +83,10 @@ def fit(
     function = original(function)
     if isinstance(function, nn.Module):
         return refit(function, options)  # type: ignore[return-value]
+    if isinstance(function, type):
+        raise TypeError(
+            f"fit takes a module or a function, not a class: fit({function.__name__}(…)) fits a module of it"
+        )
     if not callable(function):
         raise TypeError(f"fit takes a module or a function, not {type(function).__name__}")
     return FittedFunction(Runner(function, options))  # type: ignore[return-value]

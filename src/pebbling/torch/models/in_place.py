@@ -21,6 +21,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from .kernels import OWN
+from .partition import picks
 from .random import is_random
 from .tangents import any_layout
 
@@ -105,7 +106,7 @@ def _there(where: fx.Node, nodes: list[fx.Node]) -> bool:
         node = stack.pop()
         if node < where:
             continue
-        if node.op != "call_function" or _picks(node) or _allocates(node):
+        if node.op != "call_function" or picks(node) or _allocates(node):
             return False
         later.add(node)
         stack += node.all_input_nodes
@@ -154,10 +155,10 @@ def _path(first: fx.Node, second: fx.Node, position: int) -> list[fx.Node] | Non
             return None
         path.append(node.all_input_nodes[0])
     path.reverse()
-    picks = [user for user in first.users if _picks(user)]
-    if not picks and len(first.users) != 1:
+    picked = [user for user in first.users if picks(user)]
+    if not picked and len(first.users) != 1:
         return None
-    if picks and (len(path) < 2 or not _picks(path[1])):
+    if picked and (len(path) < 2 or not picks(path[1])):
         return None
     others = [each for each in second.all_input_nodes if each is not operand]
     if any(_maker(each) is first for each in others):
@@ -179,7 +180,7 @@ def _replace(
     inside = {first, *path}
     read = [argument for node in (first, *path, second) for argument in node.all_input_nodes]
     inputs = list(dict.fromkeys(node for node in read if node not in inside))
-    pick = path[0].args[1] if path and _picks(path[0]) else None
+    pick = path[0].args[1] if path and picks(path[0]) else None
     run = _function(first, path, second, position, inputs, pick, again=False)
     if hasattr(first.target, "again"):
         # By the time of a replay the running statistics have changed: it does not take them.
@@ -281,7 +282,7 @@ def _layout(value: Any) -> tuple[int, ...] | None:
 
 def _allocates(node: fx.Node) -> bool:
     """Whether a node makes a storage, and is no view or pick of another's result."""
-    if _picks(node):
+    if picks(node):
         return False
     read = {_storage(leaf) for argument in node.all_input_nodes for leaf in _tensors(argument.meta.get("val"))}
     return any(_storage(leaf) not in read for leaf in _tensors(node.meta.get("val")))
@@ -300,10 +301,6 @@ def _same(operand: Any, result: Any) -> bool:
 
 def _operator(node: Any) -> str:
     return node.target.__name__ if node.target in OWN else str(node.target)
-
-
-def _picks(node: fx.Node) -> bool:
-    return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem"
 
 
 def _tensor(node: fx.Node) -> bool:

@@ -20,12 +20,11 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, CustomPartitioner
 from torch._subclasses import FakeTensorMode
 
 from ...graph import GraphPlan, solve
-from .capture import overwritten
 from .captured import fingerprint
 from .cut import join, own_cut
 from .emit import emit
 from .fusion import Fused, fused
-from .partition import copied, results_of
+from .partition import copied, overwritten, results_of
 
 
 class Choice(Protocol):

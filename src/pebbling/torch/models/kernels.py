@@ -14,13 +14,11 @@ from torch import fx
 
 from .host_dropout import as_host_dropout, host_dropout, host_dropout_backward
 from .norms import NORMS, as_batch_norms
-from .partition import is_tangent
+from .partition import is_tangent, output_of
 from .recurrent import add_apart, as_recurrent_layers, lstm_layer
 from .tangents import in_any_layout
 
 aten = torch.ops.aten
-
-
 OWN = (*NORMS, lstm_layer, add_apart, host_dropout, host_dropout_backward)
 """Functions that may stand in a captured graph beside torch's own operators."""
 
@@ -36,8 +34,7 @@ def as_in_eager_mode(module: fx.GraphModule, forward_outputs: int) -> None:
 
 def _drop_copies(graph: fx.Graph) -> None:
     ends = [node for node in graph.nodes if node.op in ("placeholder", "get_attr")]
-    output = next(node for node in graph.nodes if node.op == "output")
-    outside = {key for node in (*ends, *output.all_input_nodes) for key in _storages(node)}
+    outside = {key for node in (*ends, *output_of(graph).all_input_nodes) for key in _storages(node)}
     for node in list(graph.nodes):
         if node.target is not aten.clone.default:
             continue

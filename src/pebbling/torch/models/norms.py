@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from .partition import new_values, output_of, picks
+
 aten = torch.ops.aten
 NEW_STATISTICS = (3, 4)
 """Their places among the results of a batch norm."""
@@ -99,21 +101,14 @@ class _Updates:
 
     def __init__(self, graph: fx.Graph, forward_outputs: int) -> None:
         self.graph = graph
-        self.output: Any = next(node for node in graph.nodes if node.op == "output")
+        self.output = output_of(graph)
         self.forward_outputs = forward_outputs
-        # AOTAutograd notes for every result what it is: for such an argument its new value.
-        given = {node.meta.get("desc"): node for node in graph.nodes if node.op == "placeholder"}
-        notes = [getattr(note, "mutated_input", None) for note in self.output.meta.get("desc") or ()]
-        self.argument = {
-            result: given[note]
-            for result, note in zip(self.output.args[0], notes[:forward_outputs])
-            if isinstance(result, fx.Node) and note in given
-        }
+        self.argument = dict(new_values(graph))
 
     def in_place(self, norm: fx.Node) -> bool:
         """Let a norm update its statistics where they are, if nobody would notice."""
-        picks = {pick.args[1]: pick for pick in norm.users}
-        new: list[Any] = [picks.get(place) for place in NEW_STATISTICS]
+        picked = {pick.args[1]: pick for pick in norm.users}
+        new: list[Any] = [picked.get(place) for place in NEW_STATISTICS]
         old: list[Any] = [norm.args[place] for place in NEW_STATISTICS]
         if not all(self._updates(a, b, norm) for a, b in zip(new, old)) or not self._runs_without(norm, new):
             return False
@@ -175,7 +170,7 @@ def _arguments(node: Any) -> tuple[Any, ...] | None:
 
 
 def _backward_of(node: fx.Node) -> list[Any]:
-    means = [user for user in node.users if user.target is operator.getitem and user.args[1] == 1]
+    means = [user for user in node.users if picks(user) and user.args[1] == 1]
     return [user for mean in means for user in mean.users if user.target is _BACKWARD and user.args[5] is mean]
 
 

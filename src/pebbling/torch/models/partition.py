@@ -167,15 +167,38 @@ def _state_nodes(joint: fx.GraphModule, states: Mapping[str, str]) -> States:
     return {name: by_name[state] for name, state in states.items()}
 
 
+def output_of(graph: fx.Graph) -> Any:
+    """The node that lists the results."""
+    return next(node for node in graph.nodes if node.op == "output")
+
+
 def results_of(joint: fx.GraphModule) -> list[Any]:
-    output = next(node for node in joint.graph.nodes if node.op == "output")
-    return list(output.args[0])
+    """What a graph returns."""
+    return list(output_of(joint.graph).args[0])
+
+
+def new_values(graph: fx.Graph) -> list[tuple[fx.Node, fx.Node]]:
+    """Results that are copied over arguments after the forward pass, each with its argument."""
+    output = output_of(graph)
+    # AOTAutograd notes for every result what it is: for such an argument its new value.
+    notes = [getattr(note, "mutated_input", None) for note in output.meta.get("desc") or ()]
+    given = {node.meta.get("desc"): node for node in graph.nodes if node.op == "placeholder"}
+    return [(result, given[note]) for result, note in zip(output.args[0], notes) if note is not None and note in given]
+
+
+def overwritten(module: fx.GraphModule) -> list[str]:
+    """Names of the arguments that the program changes in place, which happens when the forward pass is over."""
+    return [argument.name for _, argument in new_values(module.graph)]
+
+
+def picks(node: fx.Node) -> bool:
+    """Whether a node takes one result of several."""
+    return node.target is operator.getitem
 
 
 def describe(output: fx.Node, joint: fx.GraphModule, forward_outputs: int | None, count: int) -> None:
     """Hand on what AOTAutograd notes about each result."""
-    source = next(node for node in joint.graph.nodes if node.op == "output")
-    notes = source.meta.get("desc")
+    notes = output_of(joint.graph).meta.get("desc")
     if notes is None:
         return
     if forward_outputs is None:

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from .absent import without
-from .partition import boxed, is_tangent
+from .partition import boxed, is_tangent, output_of
 from .tangents import may_differ
 
 
@@ -32,8 +32,7 @@ class Reached:
 
     def learn(self, joint: fx.GraphModule, forward_outputs: int) -> None:
         """Note which gradients the backward pass takes."""
-        output = next(node for node in joint.graph.nodes if node.op == "output")
-        notes = (output.meta.get("desc") or ())[:forward_outputs]
+        notes = (output_of(joint.graph).meta.get("desc") or ())[:forward_outputs]
         # Tokens, by which effects keep their order, are results of the graph and not of the call.
         results = [note for note in notes if "Token" not in type(note).__name__]
         places = {note: place for place, note in enumerate(results)}

@@ -94,7 +94,7 @@ def host_layouts() -> Iterator[None]:
 
     before = {each: decomposition_table[each] for each in (*_LAYOUTS, _DROPPED) if each in decomposition_table}
     for each, traced in before.items():
-        decomposition_table[each] = _dropped(traced) if each is _DROPPED else _laid_out(traced, _LAYOUTS[each])
+        decomposition_table[each] = _dropped(traced) if each is _DROPPED else _expected(traced, _LAYOUTS[each])
     # What was expected before is kept there.
     FakeTensorMode.cache_clear()
     try:
@@ -104,7 +104,7 @@ def host_layouts() -> Iterator[None]:
         FakeTensorMode.cache_clear()
 
 
-def _laid_out(traced: Callable[..., Any], place: int | None) -> Callable[..., Any]:
+def _expected(traced: Callable[..., Any], place: int | None) -> Callable[..., Any]:
     @wraps(traced)
     def results(*args: Any, **kwargs: Any) -> Any:
         first, *rest = traced(*args, **kwargs)
