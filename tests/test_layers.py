@@ -30,6 +30,7 @@ ABOVE = {
     "tape": {"errors", "units", "tree", "chain", "store", "drive", "engine", "loops"},
     "torch": {"errors", "units", "tree", "chain", "graph", "store", "drive", "engine", "loops"},
     "jax": {"errors", "units", "tree", "chain", "graph", "store", "drive", "engine", "loops", "source"},
+    "adapters": {"errors", "units", "tree", "chain", "store", "drive", "loops", "torch", "jax"},
     "show": {"errors", "units", "tree", "chain", "graph", "store", "drive"},
     "demo": {"errors", "units", "tree", "chain", "store", "drive", "engine", "loops", "show"},
     "cli": {"errors", "units", "chain", "store", "drive", "show", "demo"},
