@@ -24,3 +24,7 @@ def test_the_errors_form_one_tree() -> None:
     assert all(issubclass(error, pb.PebblingError) for error in errors)
     assert issubclass(pb.CorruptSnapshot, pb.StoreError)
     assert issubclass(pb.StoreFull, pb.StoreError)
+
+
+def test_dir_shows_the_public_names_and_nothing_else() -> None:
+    assert dir(pb) == sorted([*NAMES.split(), "__version__"])

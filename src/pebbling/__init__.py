@@ -44,23 +44,35 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .loops import grad, hvp, loop, value_and_grad
-    from .source import checkpoint, explain
+    # By the files that define them: a type checker takes a name of the package for the file of that name.
+    from .source.checkpoint import checkpoint
+    from .source.explain import explain
     from .tape import Tape, op
 
 __version__ = "0.1.0"
 
 
+_LATER = {
+    "checkpoint": ".source",
+    "explain": ".source",
+    "grad": ".loops",
+    "hvp": ".loops",
+    "loop": ".loops",
+    "op": ".tape",
+    "Tape": ".tape",
+    "value_and_grad": ".loops",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("grad", "hvp", "loop", "value_and_grad"):
-        found = globals()[name] = getattr(import_module(".loops", __name__), name)
-        return found
-    if name in ("checkpoint", "explain"):
-        found = globals()[name] = getattr(import_module(".source", __name__), name)
-        return found
-    if name in ("Tape", "op"):
-        found = globals()[name] = getattr(import_module(".tape", __name__), name)
-        return found
-    raise AttributeError(f"module 'pebbling' has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module 'pebbling' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
 
 
 __all__ = [
