@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 VENV := .venv
+# For pip: on Linux, --extra-index-url with PyTorch's index of CPU builds saves gigabytes of CUDA.
+PIP_INDEX ?=
 BIN := $(VENV)/bin
 APART := tests/jax tests/torch tests/torch_models tests/graph
 
@@ -9,11 +11,11 @@ APART := tests/jax tests/torch tests/torch_models tests/graph
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[progress,plot]'
+	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_INDEX) -e '.[progress,plot]'
 	touch $@
 
 $(VENV)/tests: $(VENV)/core requirements-test.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-test.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_INDEX) -r requirements-test.txt
 	touch $@
 
 demo: $(VENV)/core

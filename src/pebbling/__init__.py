@@ -44,6 +44,7 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .loops import grad, hvp, loop, value_and_grad
+
     # By the files that define them: a type checker takes a name of the package for the file of that name.
     from .source.checkpoint import checkpoint
     from .source.explain import explain
