@@ -20,7 +20,7 @@ from .chain import (
     Restore,
     Reverse,
     Revolve,
-    Store,
+    Snapshot,
     StoreAll,
     Tier,
     Turn,
@@ -28,6 +28,7 @@ from .chain import (
     check,
     plan,
 )
+from .chain.actions import old_name
 from .drive import Dump, Report, Result, Taylor, adjoint, taylor_test
 from .errors import (
     BudgetError,
@@ -67,7 +68,7 @@ _LATER = {
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
-        raise AttributeError(f"module 'pebbling' has no attribute {name!r}")
+        return old_name(name, __name__)
     found = globals()[name] = getattr(import_module(_LATER[name], __name__), name)
     return found
 
@@ -100,8 +101,8 @@ __all__ = [
     "Reverse",
     "Revolve",
     "ScheduleError",
+    "Snapshot",
     "SourceError",
-    "Store",
     "StoreAll",
     "StoreError",
     "StoreFull",

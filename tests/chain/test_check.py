@@ -14,14 +14,14 @@ from pebbling.chain import (
     Reverse,
     Revolve,
     Room,
-    Store,
+    Snapshot,
     Turn,
     check,
 )
 from pebbling.errors import ScheduleError
 
 TWO = Model(2, (Room(1),), tape=1)
-GOOD = [Store(0, 0, 0), Advance(0, 1), EndForward(), Turn(1), Restore(0, 0, 0), Free(0, 0, 0), Turn(0)]
+GOOD = [Snapshot(0, 0, 0), Advance(0, 1), EndForward(), Turn(1), Restore(0, 0, 0), Free(0, 0, 0), Turn(0)]
 
 
 def test_a_bare_list_of_actions_is_checked_too():
@@ -33,12 +33,12 @@ BAD = {
     "an advance from elsewhere": ([Advance(1, 2)], 0, "working state is that of step 0"),
     "an advance backwards": ([Advance(0, 0)], 0, "goes forward"),
     "an advance past the end": ([Advance(0, 3)], 0, "at most to step 2"),
-    "a store of another state": ([Store(1, 0, 0)], 0, "working state is that of step 0"),
-    "a store into a full slot": ([Store(0, 0, 0), Store(0, 0, 0)], 1, "slot 0 of tier 0 holds step 0"),
-    "one slot too many": ([Store(0, 0, 0), Store(0, 1, 0)], 1, "would hold 2 of at most 1"),
-    "a tape too many": ([Store(0, 0, 0), Record(0)], 1, "would hold 2 of at most 1"),
+    "a store of another state": ([Snapshot(1, 0, 0)], 0, "working state is that of step 0"),
+    "a store into a full slot": ([Snapshot(0, 0, 0), Snapshot(0, 0, 0)], 1, "slot 0 of tier 0 holds step 0"),
+    "one slot too many": ([Snapshot(0, 0, 0), Snapshot(0, 1, 0)], 1, "would hold 2 of at most 1"),
+    "a tape too many": ([Snapshot(0, 0, 0), Record(0)], 1, "would hold 2 of at most 1"),
     "a restore from an empty slot": ([Restore(0, 0, 0)], 0, "slot 0 of tier 0 is empty"),
-    "a restore of another step": ([Store(0, 0, 0), Restore(1, 0, 0)], 1, "holds step 0"),
+    "a restore of another step": ([Snapshot(0, 0, 0), Restore(1, 0, 0)], 1, "holds step 0"),
     "a free of an empty slot": ([Free(0, 0, 0)], 0, "is empty"),
     "a turn before the end of the sweep": ([Advance(0, 1), Turn(1)], 1, "has not ended"),
     "a turn of an earlier step": ([*GOOD[:3], Restore(0, 0, 0), Turn(0)], 4, "next step to reverse is 1"),
@@ -66,13 +66,13 @@ def test_rules(name):
 
 def test_a_restore_of_a_reversed_step_is_refused():
     model = Model(2, (Room(2),))
-    actions = [Advance(0, 1), Store(1, 0, 0), EndForward(), Turn(1), Restore(1, 0, 0)]
+    actions = [Advance(0, 1), Snapshot(1, 0, 0), EndForward(), Turn(1), Restore(1, 0, 0)]
     with pytest.raises(ScheduleError, match="steps from 1 on are reversed already"):
         check(actions, model)
 
 
 def test_actions_of_different_kinds_are_different():
-    assert Store(1, 0, 0) != Restore(1, 0, 0)
+    assert Snapshot(1, 0, 0) != Restore(1, 0, 0)
     assert Turn(1) != Record(1) != Reverse(1)
     assert len({Turn(1), Record(1), Reverse(1), Turn(1)}) == 3
     assert Advance(0, 2) == Advance(0, 2)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pebbling.chain.actions import Free, Restore, Store, Turn, decode
+from pebbling.chain.actions import Free, Restore, Snapshot, Turn, decode
 from pebbling.chain.check import Machine, check
 from pebbling.chain.cost import Tier
 from pebbling.chain.hierarchical import Hierarchical
@@ -233,8 +233,8 @@ def test_a_full_slow_tier_is_never_overfilled_and_its_snapshots_are_freed():
         schedule = Hierarchical(steps, [Tier(1), Tier(2, 1, 1)])
         held = 0
         for action in schedule:
-            if isinstance(action, Store | Free) and action.tier == 1:
-                held += 1 if isinstance(action, Store) else -1
+            if isinstance(action, Snapshot | Free) and action.tier == 1:
+                held += 1 if isinstance(action, Snapshot) else -1
                 assert held <= 2
         assert held == 0
 

@@ -28,7 +28,7 @@ from pebbling.chain import (
     Reverse,
     Revolve,
     Schedule,
-    Store,
+    Snapshot,
     Tier,
     Turn,
     check,
@@ -103,7 +103,7 @@ def test_steps_are_reversed_once_each_last_first_after_one_forward_sweep(schedul
 @given(strategies.schedules)
 def test_every_snapshot_and_tape_is_let_go(schedule: Schedule) -> None:
     actions = list(schedule)
-    assert sum(isinstance(a, Store) for a in actions) == sum(isinstance(a, Free) for a in actions)
+    assert sum(isinstance(a, Snapshot) for a in actions) == sum(isinstance(a, Free) for a in actions)
     assert sum(isinstance(a, Record) for a in actions) == sum(isinstance(a, Reverse) for a in actions)
 
 
@@ -143,7 +143,7 @@ def _play(schedule, step, back, state):
             case Advance(start, stop):
                 for i in range(start, stop):
                     state = step(state, i)
-            case Store(_, slot, tier):
+            case Snapshot(_, slot, tier):
                 slots[tier, slot] = state
             case Restore(_, slot, tier):
                 state = slots[tier, slot]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pebbling.chain import Advance, EndForward, Free, Restore, Store, Turn, check, decode
+from pebbling.chain import Advance, EndForward, Free, Restore, Snapshot, Turn, check, decode
 from pebbling.chain.binomial import advances, beta
 from pebbling.chain.online import Ended, Online
 from pebbling.chain.placement import placements
@@ -113,7 +113,7 @@ def test_positions_agree_with_a_run_of_the_prefix(steps, slots):
                 seen.append(step)
             case Advance(start, stop):
                 forwards += stop - start
-            case Store(step, slot, tier):
+            case Snapshot(step, slot, tier):
                 held[tier, slot] = step
             case Free(_, slot, tier):
                 del held[tier, slot]
@@ -153,7 +153,7 @@ def test_no_step():
 
 def test_one_step():
     assert list(Online(3).ended(1)) == [
-        Store(0, 0, 0),
+        Snapshot(0, 0, 0),
         Advance(0, 1),
         EndForward(),
         Restore(0, 0, 0),
@@ -178,7 +178,7 @@ def test_close_to_a_plan_that_knows_the_length(slots, excess, written):
     ratios = [Ended(n, slots).cost.forwards / (n + advances(n, slots)) for n in lengths]
     assert min(ratios) >= 1
     assert 100 * (np.mean(ratios) - 1) < excess
-    assert sum(isinstance(action, Store) for action in takewhile(is_forward, Ended(10_000, slots))) <= 100 * written
+    assert sum(isinstance(action, Snapshot) for action in takewhile(is_forward, Ended(10_000, slots))) <= 100 * written
 
 
 def is_forward(action):
@@ -218,7 +218,7 @@ def test_a_chaotic_gradient_is_that_of_storing_everything(slots):
             case Advance(start, stop):
                 for _ in range(start, stop):
                     x = advance(x)
-            case Store(_, slot, _):
+            case Snapshot(_, slot, _):
                 snapshots[slot] = x
             case Restore(_, slot, _):
                 x = snapshots[slot]
@@ -242,7 +242,7 @@ def test_a_driver_that_asks_after_every_step_follows_the_plan():
     swept = {}
     for action in islice(plan, plan.end_forward):
         match action:
-            case Store(step, slot, _):
+            case Snapshot(step, slot, _):
                 swept[slot] = step
             case Free(step, slot, _):
                 assert swept.pop(slot) == step

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pebbling.chain import Revolve, check, compiled, decode, rotor, uneven_cost
-from pebbling.chain.actions import Advance, Free, Record, Restore, Reverse, Store, Turn
+from pebbling.chain.actions import Advance, Free, Record, Restore, Reverse, Snapshot, Turn
 from pebbling.chain.grid import Grid, onto_grid
 from pebbling.chain.tally import by_step
 from pebbling.chain.uneven import Uneven
@@ -395,7 +395,7 @@ def test_seek_is_a_run_of_the_prefix(schedule):
                 forwards += 1
             case Advance(start, stop):
                 forwards += stop - start
-            case Store(step, slot, tier):
+            case Snapshot(step, slot, tier):
                 assert slot == len(snapshots)
                 snapshots[tier, slot] = step
             case Restore(step, slot, tier):

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pebbling.chain import Uneven, Working, check, rotor
-from pebbling.chain.actions import Advance, Free, Record, Restore, Reverse, Store, Turn
+from pebbling.chain.actions import Advance, Free, Record, Restore, Reverse, Snapshot, Turn
 from pebbling.chain.grid import even_grid
 from pebbling.chain.working import gates_of, least_memory
 from pebbling.errors import BudgetError
@@ -52,7 +52,7 @@ def peak(schedule, state, tape, working):
         held = sum(state[step] for step in set(kept.values())) + sum(tape[step] for step in tapes) + left
         now = 0
         match action:
-            case Store(step, slot, _):
+            case Snapshot(step, slot, _):
                 kept[slot] = step
             case Free(_, slot, _):
                 del kept[slot]

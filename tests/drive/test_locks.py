@@ -11,7 +11,7 @@ import torch
 from drive_problems import advance, reverse, same, schedules_of, start, store_everything
 
 from pebbling import Online, ReplayError, adjoint
-from pebbling.chain import Periodic, Revolve, Store, StoreAll
+from pebbling.chain import Periodic, Revolve, Snapshot, StoreAll
 from pebbling.store import Memory
 
 SEED = np.ones(7)
@@ -300,7 +300,7 @@ def test_a_state_on_its_way_to_a_store_is_not_copied_but_locked():
 def test_a_step_that_writes_into_a_state_that_was_just_put_in_a_store():
     """However quick the store is: what is an error must not depend on time."""
     for schedule in (Revolve(9, 3), Revolve(9, 9)):
-        stored = [action.step for action in schedule if isinstance(action, Store)]
+        stored = [action.step for action in schedule if isinstance(action, Snapshot)]
         for when in stored[1:3]:
             with Memory() as store, pytest.raises(ReplayError, match=f"step {when} writes into a state"):
                 adjoint(writes_at(when), reverse, start(), 9, SEED, schedule=schedule, store=store)
@@ -308,7 +308,7 @@ def test_a_step_that_writes_into_a_state_that_was_just_put_in_a_store():
 
 def test_steps_from_states_that_are_not_stored_may_write():
     want = store_everything(advance, reverse, start(), range(9), SEED)
-    assert 4 not in [action.step for action in Revolve(9, 2) if isinstance(action, Store)]
+    assert 4 not in [action.step for action in Revolve(9, 2) if isinstance(action, Snapshot)]
     with Memory() as store:
         result = adjoint(writes_at(4), reverse, start(), 9, SEED, slots=2, store=store)
     assert same((result.state, result.adjoint), want)

@@ -10,7 +10,7 @@ import pytest
 from drive_problems import advance, reverse, schedules_of, staged_of, start
 
 from pebbling import adjoint
-from pebbling.chain import Mixed, Online, Periodic, Revolve, Staged, Store, StoreAll
+from pebbling.chain import Mixed, Online, Periodic, Revolve, Snapshot, Staged, StoreAll
 from pebbling.drive.progress import evaluations
 from pebbling.store import Compressed, Disk, Memory
 
@@ -57,7 +57,7 @@ def test_the_peak_in_memory_is_the_planned_one(schedule):
 
 def test_bytes_by_tier(tmp_path):
     schedule = Staged(N, 4, 2)
-    stores = [action for action in schedule if isinstance(action, Store) and action.tier == 1]
+    stores = [action for action in schedule if isinstance(action, Snapshot) and action.tier == 1]
     with Disk(tmp_path / "d") as store:
         report = report_of(schedule=schedule, store=store)
     assert report.written["disk"] == 56 * len(stores)

@@ -57,7 +57,7 @@ def test_periodic_has_the_fewest_segments_that_fit(tape: float) -> None:
 
 def test_transfers_count_as_the_forwards_that_take_as_long() -> None:
     schedule = Hierarchical(60, [Tier(2), Tier(2, write=8.0, read=4.0)], forward=2.0, backward=5.0)
-    disk = [sum(type(one).__name__ == kind and one.tier == 1 for one in schedule) for kind in ("Store", "Restore")]
+    disk = [sum(type(one).__name__ == kind and one.tier == 1 for one in schedule) for kind in ("Snapshot", "Restore")]
     assert forwards_of(schedule) == check(schedule).forwards + 4 * disk[0] + 2 * disk[1]
     assert forwards_of(Revolve(60, 4)) == Revolve(60, 4).cost.forwards
 

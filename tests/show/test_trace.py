@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pebbling import Advance, Free, Mixed, Periodic, Record, Restore, Reverse, Revolve, Store, Turn
+from pebbling import Advance, Free, Mixed, Periodic, Record, Restore, Reverse, Revolve, Snapshot, Turn
 from pebbling.chain import Schedule, Staged
 from pebbling.chain.online import Online
 from pebbling.show.axis import Axis
@@ -60,7 +60,7 @@ def test_nothing_is_held_in_the_end_and_time_never_goes_back(schedule: Schedule,
 def test_every_action_is_in_an_exact_trace(schedule: Schedule) -> None:
     traced = laid_out(schedule)
     marks = [type(mark.action) for mark in traced.marks]
-    for kind in (Store, Restore, Turn, Record, Reverse):
+    for kind in (Snapshot, Restore, Turn, Record, Reverse):
         assert marks.count(kind) == counted(schedule, kind)
     assert sum(map(len, traced.sweeps)) == counted(schedule, Advance)
     assert len(traced.bars) == counted(schedule, Free) == schedule.cost.stores
@@ -71,7 +71,7 @@ def test_every_action_is_in_an_exact_trace(schedule: Schedule) -> None:
 @given(schedules)
 @settings(deadline=None)
 def test_marks_come_in_the_order_of_the_schedule(schedule: Schedule) -> None:
-    shown = (Store, Restore, Turn, Record, Reverse)
+    shown = (Snapshot, Restore, Turn, Record, Reverse)
     assert [mark.action for mark in laid_out(schedule).marks] == [one for one in schedule if isinstance(one, shown)]
 
 

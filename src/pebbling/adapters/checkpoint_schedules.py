@@ -5,7 +5,7 @@ it, tapes a step by a ``Forward`` that writes what its adjoint needs, and copies
 goes on from:
 
     pebbling                                       checkpoint_schedules
-    Store(3, slot, tier), Advance(3, 5)            Forward(3, 5, True, False, RAM or DISK)
+    Snapshot(3, slot, tier), Advance(3, 5)            Forward(3, 5, True, False, RAM or DISK)
     Advance(5, 7)                                  Forward(5, 7, False, False, WORK)
     Turn(7)                                        Forward(7, 8, False, True, WORK), Reverse(8, 7, True)
     Record(2)                                      Forward(2, 3, False, True, RAM)
@@ -28,7 +28,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ..chain import Action, Advance, Free, Online, Plan, Record, Restore, Reverse, Schedule, Store, Turn
+from ..chain import Action, Advance, Free, Online, Plan, Record, Restore, Reverse, Schedule, Snapshot, Turn
 from ..chain import EndForward as SweepOver
 
 try:
@@ -137,7 +137,7 @@ class TranslatedSchedule(CheckpointSchedule):  # type: ignore[misc]
         while action is not None:
             following = next(stream, None)
             match action:
-                case Store(step, _, tier):
+                case Snapshot(step, _, tier):
                     # A plan stores a state only where it goes on from it.
                     assert isinstance(following, Advance), following
                     self._n = following.stop

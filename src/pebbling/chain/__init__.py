@@ -9,10 +9,11 @@ from .actions import (
     Record,
     Restore,
     Reverse,
-    Store,
+    Snapshot,
     Turn,
     decode,
     encode,
+    old_name,
 )
 from .check import check
 from .cost import Cost, Model, Room, Tier
@@ -49,8 +50,8 @@ __all__ = [
     "Revolve",
     "Room",
     "Schedule",
+    "Snapshot",
     "Staged",
-    "Store",
     "StoreAll",
     "Tier",
     "Turn",
@@ -61,3 +62,7 @@ __all__ = [
     "encode",
     "plan",
 ]
+
+
+def __getattr__(name: str) -> type[Snapshot]:
+    return old_name(name, __name__)

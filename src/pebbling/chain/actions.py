@@ -7,6 +7,7 @@ many actions travels as a NumPy array of dtype ``ROW``, one row an action.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
@@ -32,7 +33,7 @@ class Advance(_Kind, NamedTuple("Advance", [("start", int), ("stop", int)])):
     __slots__ = ()
 
 
-class Store(_Kind, NamedTuple("Store", [("step", int), ("slot", int), ("tier", int)])):
+class Snapshot(_Kind, NamedTuple("Snapshot", [("step", int), ("slot", int), ("tier", int)])):
     """Copy the working state, which is that of ``step``, into an empty slot."""
 
     __slots__ = ()
@@ -74,9 +75,9 @@ class EndForward(_Kind, NamedTuple("EndForward", [])):
     __slots__ = ()
 
 
-Action: TypeAlias = Advance | Store | Restore | Free | Record | Turn | Reverse | EndForward
+Action: TypeAlias = Advance | Snapshot | Restore | Free | Record | Turn | Reverse | EndForward
 
-KINDS: tuple[type[Any], ...] = (Advance, Store, Restore, Free, Record, Turn, Reverse, EndForward)
+KINDS: tuple[type[Any], ...] = (Advance, Snapshot, Restore, Free, Record, Turn, Reverse, EndForward)
 ADVANCE, STORE, RESTORE, FREE, RECORD, TURN, REVERSE, END_FORWARD = range(8)
 CODES = {kind: code for code, kind in enumerate(KINDS)}
 
@@ -92,8 +93,8 @@ def encode(actions: Iterable[Action]) -> np.ndarray:
 def decode(rows: np.ndarray) -> Iterator[Action]:
     """The actions of an array of dtype ``ROW``.
 
-    >>> list(decode(encode([Store(0, 0, 0), Advance(0, 3), Turn(3)])))
-    [Store(step=0, slot=0, tier=0), Advance(start=0, stop=3), Turn(step=3)]
+    >>> list(decode(encode([Snapshot(0, 0, 0), Advance(0, 3), Turn(3)])))
+    [Snapshot(step=0, slot=0, tier=0), Advance(start=0, stop=3), Turn(step=3)]
     """
     for start, stop, slot, tier, kind in rows.tolist():
         if kind == ADVANCE:
@@ -111,9 +112,26 @@ def to_row(action: Action) -> tuple[int, int, int, int, int]:
     match action:
         case Advance(start, stop):
             return (start, stop, 0, 0, ADVANCE)
-        case Store(step, slot, tier) | Restore(step, slot, tier) | Free(step, slot, tier):
+        case Snapshot(step, slot, tier) | Restore(step, slot, tier) | Free(step, slot, tier):
             return (step, step + 1, slot, tier, CODES[type(action)])
         case Record(step) | Turn(step) | Reverse(step):
             return (step, step + 1, 0, 0, CODES[type(action)])
         case _:
             return (0, 0, 0, 0, END_FORWARD)
+
+
+def old_name(name: str, module: str) -> type[Snapshot]:
+    """``Store``, as ``Snapshot`` was called until 0.1, for one more version; for the ``__getattr__`` of a module."""
+    if name != "Store":
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    warnings.warn(
+        "the action pebbling.Store is now called pebbling.Snapshot, and the old name goes in 0.3 "
+        "(pebbling.store.Store, where snapshots are kept, is another class and stays)",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return Snapshot
+
+
+def __getattr__(name: str) -> type[Snapshot]:
+    return old_name(name, __name__)

@@ -22,7 +22,7 @@ from typing import NoReturn
 import numpy as np
 
 from ..errors import ScheduleError
-from .actions import Action, Advance, EndForward, Free, Record, Restore, Reverse, Store, Turn
+from .actions import Action, Advance, EndForward, Free, Record, Restore, Reverse, Snapshot, Turn
 from .cost import Cost, Model, Room
 from .schedule import Schedule
 from .tally import size_of
@@ -49,7 +49,7 @@ def _unbounded(actions: list[Action]) -> Model:
     steps = [
         a.stop if isinstance(a, Advance) else a.step + 1 for a in actions if isinstance(a, Advance | Turn | Record)
     ]
-    tiers = [a.tier for a in actions if isinstance(a, Store)]
+    tiers = [a.tier for a in actions if isinstance(a, Snapshot)]
     return Model(max(steps, default=0), (Room(None),) * (1 + max(tiers, default=0)))
 
 
@@ -88,7 +88,7 @@ class Machine:
                 if self._starts is not None:
                     self._starts[start] += 1
                     self._starts[stop] -= 1
-            case Store(step, slot, tier):
+            case Snapshot(step, slot, tier):
                 self._at(step)
                 if (tier, slot) in self.slots:
                     self._refuse(f"slot {slot} of tier {tier} holds step {self.slots[tier, slot]}")

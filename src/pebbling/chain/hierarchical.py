@@ -21,7 +21,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ..errors import BudgetError
-from .actions import Advance, Free, Restore, Store
+from .actions import Advance, Free, Restore, Snapshot
 from .binomial import fewest_writes
 from .cost import Model, Room, Tier
 from .fastest import METHODS, Found, fastest
@@ -101,7 +101,7 @@ class Hierarchical(Schedule):
             return [*([Free(0, slot, tier)] if how == KEPT else []), Sub(0, self._span(right, later))]
         out: list[Item] = []
         for i in range(times):
-            out += [Store(i * length, slot + i, tier), Advance(i * length, (i + 1) * length)]
+            out += [Snapshot(i * length, slot + i, tier), Advance(i * length, (i + 1) * length)]
         return [
             *(out[1:] if how == KEPT else out),
             Sub(times * length, self._span(right, later, level, slot + times)),

@@ -17,7 +17,7 @@ from itertools import islice
 from math import lcm
 
 from ..errors import BudgetError
-from .actions import Advance, Free, Record, Restore, Reverse, Store
+from .actions import Advance, Free, Record, Restore, Reverse, Snapshot
 from .binomial import fewest_writes
 from .cost import Model, Room
 from .mixed_hull import hull
@@ -82,7 +82,7 @@ class Mixed(Schedule):
             tapes = Each(Record, 0, taped), Each(Reverse, 0, taped)
             return [*([Free(0, slot, 0)] if how == KEPT else []), tapes[0], Sub(taped, rest), tapes[1]]
         return [
-            *([Store(0, slot, 0)] if how != KEPT else []),
+            *([Snapshot(0, slot, 0)] if how != KEPT else []),
             Advance(0, split),
             Sub(split, (steps - split, units - state, later)),
             Restore(0, slot, 0),

@@ -21,7 +21,7 @@ from itertools import count, takewhile
 from typing import NoReturn
 
 from ..errors import PebblingError
-from .actions import Action, Advance, EndForward, Free, Restore, Store
+from .actions import Action, Advance, EndForward, Free, Restore, Snapshot
 from .binomial import fewest_writes
 from .cost import Model, Room
 from .placement import Kept, placements
@@ -99,7 +99,7 @@ class Ended(Schedule):
     """The plan of a run with ``slots`` snapshots that did not know it would end after ``steps`` steps.
 
     >>> list(Ended(1, 3))[:3]
-    [Store(step=0, slot=0, tier=0), Advance(start=0, stop=1), EndForward()]
+    [Snapshot(step=0, slot=0, tier=0), Advance(start=0, stop=1), EndForward()]
     """
 
     steps: int
@@ -177,5 +177,5 @@ class Ended(Schedule):
 
 def _put(kept: Kept) -> list[Action]:
     step, slot, evicted = kept
-    store = Store(step, slot, 0)
+    store = Snapshot(step, slot, 0)
     return [store] if evicted is None else [Free(evicted, slot, 0), store]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .actions import Advance, EndForward, Free, Record, Restore, Reverse, Store
+from .actions import Advance, EndForward, Free, Record, Restore, Reverse, Snapshot
 from .cost import Model, Room
 from .schedule import Schedule
 from .spans import Each, Item, Span, Sub
@@ -49,7 +49,7 @@ class Periodic(Schedule):
             return [*tapes[:1], EndForward(), *tapes[1:]]
         first = steps // segments
         return [
-            Store(0, slot, 0),
+            Snapshot(0, slot, 0),
             Advance(0, first),
             Sub(first, (steps - first, segments - 1)),
             Restore(0, slot, 0),

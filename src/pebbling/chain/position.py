@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from .actions import Free, Record, Reverse, Store, Turn
+from .actions import Free, Record, Reverse, Snapshot, Turn
 from .spans import Each, Spans, Sub
 from .tally import Counter, Sum, Tally
 
@@ -66,7 +66,7 @@ def _let_go(snapshots: dict[tuple[int, int], int], count: Tally, start: int) -> 
 def _note(item: object, base: int, snapshots: dict[tuple[int, int], int], tapes: list[range]) -> None:
     """Follow what one action does to slots and tapes; tapes are dropped in the reverse order of recording."""
     match item:
-        case Store(step, slot, tier):
+        case Snapshot(step, slot, tier):
             snapshots[tier, slot] = base + step
         case Free(_, slot, tier):
             del snapshots[tier, slot]

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from . import binomial
-from .actions import Action, Advance, EndForward, Free, Restore, Store, Turn
+from .actions import Action, Advance, EndForward, Free, Restore, Snapshot, Turn
 from .cost import Cost, Model, Room
 from .schedule import Schedule
 from .spans import Item, Span, Sub
@@ -76,7 +76,7 @@ class Revolve(Schedule):
                         splits.clear()
                     part = splits[steps, slot] = split(steps, slots - slot)
                 if not kept:
-                    yield new(Store, (start, slot, 0))
+                    yield new(Snapshot, (start, slot, 0))
                 middle = start + part
                 yield new(Advance, (start, middle))
                 waiting.append((start, part, slot))
@@ -124,7 +124,7 @@ def halves(span: Span, slot: int, split: Callable[[int, int], int], tier: int = 
         return leaf(steps, slot, tier, how)
     first = split(steps, slots)
     return [
-        *([Store(0, slot, tier)] if how != KEPT else []),
+        *([Snapshot(0, slot, tier)] if how != KEPT else []),
         Advance(0, first),
         Sub(first, (steps - first, slots - 1, FIRST if how == FIRST else FRESH)),
         Restore(0, slot, tier),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from .actions import Advance, Free, Restore, Store
+from .actions import Advance, Free, Restore, Snapshot
 from .cost import Model, Room
 from .mixed import Mixed
 from .revolve import FIRST, FRESH
@@ -68,7 +68,7 @@ class Staged(Schedule):
             return [Sub(0, (steps, self._units, FIRST))]
         first, slot = steps // segments, self.segments - segments
         return [
-            Store(0, slot, 1),
+            Snapshot(0, slot, 1),
             Advance(0, first),
             Sub(first, (steps - first, segments - 1)),
             Restore(0, slot, 1),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from .actions import Action, Advance, Free, Record, Restore, Reverse, Store, Turn
+from .actions import Action, Advance, Free, Record, Restore, Reverse, Snapshot, Turn
 from .cost import Model
 from .spans import Each, Item, Span, Spans, Sub, inner_first
 
@@ -59,7 +59,7 @@ class Sum:
             self.advances += one.stop - one.start
         elif kind is Restore:
             self.restores[one.tier] += 1
-        elif kind is Store:
+        elif kind is Snapshot:
             self.stores[one.tier] += 1
             self._hold(one.tier, size_of(self._state, origin + one.step))
         elif kind is Free:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import BudgetError
 from . import rotor, uneven_cost
-from .actions import Advance, Free, Record, Restore, Reverse, Store
+from .actions import Advance, Free, Record, Restore, Reverse, Snapshot
 from .choices import Solution
 from .cost import Model, Room
 from .grid import even_grid, feasible, onto_grid, smallest, summable
@@ -169,7 +169,7 @@ class Uneven(Schedule):
                 Each(Reverse, 0, taped),
             ]
         return [
-            *([Store(0, slot, 0)] if how != KEPT else []),
+            *([Snapshot(0, slot, 0)] if how != KEPT else []),
             Advance(0, choice),
             Sub(choice, (steps - choice, start + choice, room - self._solution.state[start], slot + 1, ahead)),
             Restore(0, slot, 0),

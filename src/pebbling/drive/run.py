@@ -13,7 +13,7 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
-from ..chain import Action, Advance, EndForward, Free, Record, Restore, Reverse, Store, Turn
+from ..chain import Action, Advance, EndForward, Free, Record, Restore, Reverse, Snapshot, Turn
 from ..errors import CorruptSnapshot
 from ..tree import copy
 from .holdings import Held, Holdings
@@ -279,7 +279,7 @@ class Run:
 
 _HANDLERS: dict[type, Callable[..., None]] = {
     Advance: Run.advance,
-    Store: Run._store,
+    Snapshot: Run._store,
     Record: Run._record,
     Turn: Run._turn,
     Reverse: Run._reverse,
@@ -288,5 +288,5 @@ _HANDLERS: dict[type, Callable[..., None]] = {
 _KINDS_OF_TIME: dict[type, str] = {
     **dict.fromkeys((Advance, Record, EndForward), "advance"),
     **dict.fromkeys((Turn, Reverse), "reverse"),
-    **dict.fromkeys((Store, Restore, Free), "store"),
+    **dict.fromkeys((Snapshot, Restore, Free), "store"),
 }

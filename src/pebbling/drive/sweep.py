@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from ..chain import Action, Advance, Free, Online, Store
+from ..chain import Action, Advance, Free, Online, Snapshot
 from .agree import agree
 from .holdings import Held
 from .run import Run
@@ -35,7 +35,7 @@ def sweep(run: Run, online: Online, more: Callable[[State, int], bool], comm: An
                 if verifier is not None:
                     verifier.forget(kept.evicted - 1)
                 yield Free(kept.evicted, kept.slot, 0)
-            yield Store(step, kept.slot, 0)
+            yield Snapshot(step, kept.slot, 0)
             kept = next(placement, None)
         held = run.holdings.hold(run.state) if verifier is not None else None
         yield Advance(step, step + 1)

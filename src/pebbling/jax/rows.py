@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..chain import Advance, EndForward, Free, Record, Restore, Reverse, Store, Turn, binomial
+from ..chain import Advance, EndForward, Free, Record, Restore, Reverse, Snapshot, Turn, binomial
 from ..chain.schedule import Schedule
 from ..errors import ScheduleError
 
@@ -126,7 +126,7 @@ def _flat(schedule: Schedule) -> Iterable[object]:
     for action in schedule:
         match action:
             case Record(step):
-                yield Store(step, -1 - step, 0)
+                yield Snapshot(step, -1 - step, 0)
                 yield Advance(step, step + 1)
             case Reverse(step):
                 yield Restore(step, -1 - step, 0)
@@ -153,7 +153,7 @@ class _Reader:
         match action:
             case Advance(start, stop):
                 self.ahead += stop - start
-            case Store(step, slot, tier):
+            case Snapshot(step, slot, tier):
                 target = self._take((tier, slot))
                 self._put(step, target)
             case Restore(step, slot, tier):

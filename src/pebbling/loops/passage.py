@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from numpy import ndarray
 
-from ..chain import Advance, EndForward, Free, Online, Record, Schedule, Store
+from ..chain import Advance, EndForward, Free, Online, Record, Schedule, Snapshot
 from ..engine.protocol import Pullback
 from ..errors import ReplayError
 from .frameworks import Framework
@@ -130,7 +130,7 @@ class Passage:
                 pending = None
             if kind is Advance:
                 self._forward(action[1])
-            elif kind is Store:
+            elif kind is Snapshot:
                 shelf.put(action[1], self.state)
             elif kind is Record:
                 pending = self.at if pending is None else pending

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..chain import Action, Advance, EndForward, Free, Record, Restore, Reverse, Schedule, Store, Turn
+from ..chain import Action, Advance, EndForward, Free, Record, Restore, Reverse, Schedule, Snapshot, Turn
 from ..chain.binomial import longest_runs
 from ..chain.cost import Model, Room
 from ..chain.revolve import FIRST, KEPT, halves
@@ -93,7 +93,7 @@ class Runs(Schedule):
                 if part is None:
                     part = splits[steps, slot] = longest_runs(steps, self.slots - slot)
                 if not kept:
-                    yield new(Store, (start, slot, 0))
+                    yield new(Snapshot, (start, slot, 0))
                 yield new(Advance, (start, start + part))
                 waiting.append((start, part, slot))
                 start, steps, slot, kept = start + part, steps - part, slot + 1, False

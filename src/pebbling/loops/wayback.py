@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..chain import Advance, Free, Record, Restore, Reverse, Store, Turn
+from ..chain import Advance, Free, Record, Restore, Reverse, Snapshot, Turn
 from .runs import Run
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class WayBack:
             elif kind is Run:
                 start, stop, slot = action
                 self._turn(state if slot < 0 else shelf.take(slot), start, stop)
-            elif kind is Store:
+            elif kind is Snapshot:
                 shelf.put(action[1], state)
             elif kind is Free:
                 shelf.free(action[1])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
-from ..chain.actions import Action, Advance, EndForward, Free, Record, Restore, Reverse, Store, Turn
+from ..chain.actions import Action, Advance, EndForward, Free, Record, Restore, Reverse, Snapshot, Turn
 from ..chain.cost import Model
 from ..chain.schedule import Schedule
 from ..chain.spans import Each, Span, Sub, inner_first
@@ -40,7 +40,7 @@ class Clock:
             Record: lambda one, base: record(base + one.step, base + one.step + 1),
             Reverse: lambda one, base: reverse(base + one.step, base + one.step + 1),
             Each: lambda run, base: (record if run.kind is Record else reverse)(base + run.start, base + run.stop),
-            Store: lambda store, base: write[store.tier],
+            Snapshot: lambda store, base: write[store.tier],
             Restore: lambda restore, base: read[restore.tier],
             Free: lambda free, base: 0.0,
             EndForward: lambda end, base: 0.0,

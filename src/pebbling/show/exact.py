@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..chain.actions import Record, Restore, Reverse, Store, Turn
+from ..chain.actions import Record, Restore, Reverse, Snapshot, Turn
 from . import signs
 from .axis import Axis
 from .clock import Clock
@@ -22,14 +22,14 @@ def draw_exact(page: Page, trace: Trace, clock: Clock, time: Axis, step: Axis) -
         tip = f"advance from step {line.first} to step {line.last}"
         signs.advance(page, time(line.start), step(line.first), time(line.stop), step(line.last), tip)
     size = min(3.4, max(1.6, 0.3 * height))
-    for mark in sorted(trace.marks, key=lambda mark: isinstance(mark.action, Store | Restore)):
+    for mark in sorted(trace.marks, key=lambda mark: isinstance(mark.action, Snapshot | Restore)):
         _draw_mark(page, mark, clock, time, step, size)
 
 
 def _draw_mark(page: Page, mark: Mark, clock: Clock, time: Axis, step: Axis, size: float) -> None:
     start, stop = time(mark.start), time(mark.stop)
     match mark.action:
-        case Store(at, slot, tier):
+        case Snapshot(at, slot, tier):
             signs.store(page, start, step(at), tier, max(size, 2.4), f"store step {at} in slot {slot}")
         case Restore(at, slot, tier):
             signs.restore(page, stop, step(at), tier, max(size, 2.6), f"restore step {at} from slot {slot}")

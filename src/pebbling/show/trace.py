@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ..chain.actions import Action, Advance, Free, Record, Restore, Reverse, Store, Turn
+from ..chain.actions import Action, Advance, Free, Record, Restore, Reverse, Snapshot, Turn
 from ..chain.cost import Model
 from ..chain.spans import Each
 from ..chain.tally import size_of
@@ -97,8 +97,8 @@ class Tracer:
         match item:
             case Advance(first, last):
                 self._sweep(Line(start, base + first, stop, base + last))
-            case Store(step, slot, tier):
-                result.marks.append(Mark(Store(base + step, slot, tier), start, stop))
+            case Snapshot(step, slot, tier):
+                result.marks.append(Mark(Snapshot(base + step, slot, tier), start, stop))
                 self._keep(base + step, (tier, slot))
                 self._change(tier, size_of(model.state, base + step))
             case Restore(step, slot, tier):
@@ -125,7 +125,7 @@ class Tracer:
                 self._reverse_run(Line(start, base + last, stop, base + first))
                 self._change(0, -self._tapes(base + first, base + last), stop - start)
         self.now = stop
-        if not isinstance(item, Store | Free):
+        if not isinstance(item, Snapshot | Free):
             self._sweeping = isinstance(item, Advance)
 
     def pass_by(self, first: int, last: int, time: float, held: Sequence[float], highs: Sequence[float]) -> None:
@@ -143,7 +143,7 @@ class Tracer:
             if self._slots.get(place, (None, 0.0))[0] == -step:  # of no use to any step left: it was freed in there
                 self._end(place)
 
-    def climb(self, first: int, last: int, time: float, held: Sequence[float], store: Store | None) -> Line:
+    def climb(self, first: int, last: int, time: float, held: Sequence[float], store: Snapshot | None) -> Line:
         """Follow a stretch that goes from step ``first`` to ``last`` and keeps things on the way, ``store`` for one."""
         line = Line(self.now, first, self.now + time, last)
         self._sweep(line)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ..chain.actions import Record, Store
+from ..chain.actions import Record, Snapshot
 from ..chain.schedule import Schedule
 from ..chain.spans import Each, Item, Span, Sub
 from ..chain.tally import Counter, Sum
@@ -39,7 +39,7 @@ class _Nest(NamedTuple):
     inner: Span
     before: _Stretch
     after: _Stretch
-    store: Store | None
+    store: Snapshot | None
     records: bool
 
 
@@ -111,7 +111,7 @@ class _Walk:
     def _nest(self, span: Span) -> _Nest | None:
         """The nest that a span is the outermost of, if there are more than a few in it."""
         before: list[tuple[int, Item]] = []
-        store: Store | None = None
+        store: Snapshot | None = None
         after: list[list[tuple[int, Item]]] = []
         # at fixed heights, so that nests that join each other go on alike and are known
         least, offset = max(self.finest, self.finest * ((self.times[span] - _TINY) // self.finest)), 0
@@ -119,7 +119,7 @@ class _Walk:
         while (longest := self._longest(items)) is not None and self.times[longest.span] > least:
             base, cut = self.schedule.origin(span), items.index(longest)
             before += [(base, item) for item in items[:cut]]
-            stores = [item for item in items[:cut] if isinstance(item, Store)]
+            stores = [item for item in items[:cut] if isinstance(item, Snapshot)]
             if store is None and stores:
                 store = stores[0]._replace(step=offset + stores[0].step)
             after.append([(base, item) for item in items[cut + 1 :]])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 if TYPE_CHECKING:
     from .record import Chain
-    from .shelf import Snapshot
+    from .shelf import TapeSnapshot
     from .tape import Tape
 
 
@@ -47,7 +47,7 @@ class Node:
         """Whether the recording needs the value although its handle is gone."""
         self.from_loop = False
         self.mark: int | None = None
-        self.held: list[tuple[Snapshot, int]] | None = None
+        self.held: list[tuple[TapeSnapshot, int]] | None = None
 
     def let_go(self) -> None:
         """The recording needs the value no longer."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from typing import Any
 
-from ..chain import Action, Advance, EndForward, Free, Restore, Revolve, Store, Turn
+from ..chain import Action, Advance, EndForward, Free, Restore, Revolve, Snapshot, Turn
 from ..chain.binomial import advances
-from .shelf import Snapshot
+from .shelf import TapeSnapshot
 
 _MANY = 24
 """Snapshots beyond which it takes too long to find the very best ones to keep."""
@@ -28,7 +28,7 @@ class Laid:
 
     steps: int
     capacity: int
-    slots: dict[Any, Snapshot] = field(default_factory=dict)
+    slots: dict[Any, TapeSnapshot] = field(default_factory=dict)
     tapes: dict[int, Any] = field(default_factory=dict)
     working: tuple[int, list[Any]] | None = None
     """The cut before the last step."""
@@ -42,7 +42,7 @@ class Laid:
         self.tapes.clear()
         held = sorted((snapshot.step, place) for place, snapshot in self.slots.items())
         if not held or held[0][0] > 0:
-            self.slots["start"] = Snapshot(0, [])
+            self.slots["start"] = TapeSnapshot(0, [])
             held.insert(0, (0, "start"))
         return gaps(held, self.steps, max(self.capacity, len(held)), self.working is not None)
 
@@ -65,7 +65,7 @@ class Laid:
         """Drop all but those next to where a plan for the steps so far would have them."""
         held = [self.slots[place].step for place in inner]
         sweep = takewhile(lambda action: not isinstance(action, EndForward), Revolve(self.steps, count + 1))
-        wanted = [action.step for action in sweep if isinstance(action, Store) and action.step]
+        wanted = [action.step for action in sweep if isinstance(action, Snapshot) and action.step]
         chosen = {min(bisect_left(held, step), len(held) - 1) for step in wanted}
         for index in set(range(len(inner))) - chosen:
             self.slots.pop(inner[index]).drop()

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Protocol
 
-from ..chain import Action, Advance, EndForward, Free, Online, Record, Schedule, Store
+from ..chain import Action, Advance, EndForward, Free, Online, Record, Schedule, Snapshot
 from .handle import Node
 from .laid import Laid
-from .shelf import Shelf, Snapshot
+from .shelf import Shelf, TapeSnapshot
 
 
 class Laying(Protocol):
@@ -46,7 +46,7 @@ class Planned:
 
     def taping(self, step: int) -> bool:
         place = 0
-        while (action := self._peek(place)) is not None and type(action) in (Store, Free):
+        while (action := self._peek(place)) is not None and type(action) in (Snapshot, Free):
             place += 1
         return type(action) is Record and action.step == step
 
@@ -58,7 +58,7 @@ class Planned:
             if kind is EndForward or (kind is Advance and step < action.stop - 1):
                 return
             self._ahead.popleft()
-            if kind is Store:
+            if kind is Snapshot:
                 keep(self._shelf, self.laid, (action.tier, action.slot), step, cut, action.tier == self._slow)
             elif kind is Free:
                 self.laid.slots.pop((action.tier, action.slot)).drop()
@@ -126,7 +126,7 @@ class Unplanned:
         self.laid.drop()
 
 
-def keep(shelf: Shelf, laid: Laid, place: Any, step: int, cut: Sequence[Node], slow: bool) -> Snapshot:
+def keep(shelf: Shelf, laid: Laid, place: Any, step: int, cut: Sequence[Node], slow: bool) -> TapeSnapshot:
     """Put the cut before a step in its place, and let its nodes know."""
     snapshot = laid.slots[place] = shelf.put(step, [node.value for node in cut], slow)
     for position, node in enumerate(cut):

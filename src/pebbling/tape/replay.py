@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..chain import Action, Advance, EndForward, Free, Record, Restore, Schedule, Store, Turn
+from ..chain import Action, Advance, EndForward, Free, Record, Restore, Schedule, Snapshot, Turn
 from ..drive.tracing import Traced
 from ..errors import ReplayError
 from .handle import ABSENT, Box
@@ -67,7 +67,7 @@ class Passage:
             elif kind is Record:
                 state = self._record(action.step, state)
                 at = action.step + 1
-            elif kind is Store:
+            elif kind is Snapshot:
                 self._store(action, state)
             elif kind is Free:
                 laid.slots.pop((action.tier, action.slot)).drop()
@@ -102,7 +102,7 @@ class Passage:
             elif kind is Advance:
                 for step in range(action.start, action.stop):
                     state = self.advance(step, state)
-            elif kind is Store:
+            elif kind is Snapshot:
                 self._store(action, state)
             elif kind is Free:
                 laid.slots.pop(_place(action)).drop()
@@ -150,7 +150,7 @@ class Passage:
             after[place] = env[index] if kind == NEW else state[index]
         return after
 
-    def _store(self, action: Store, state: list[Any]) -> None:
+    def _store(self, action: Snapshot, state: list[Any]) -> None:
         run = self.run
         self.laid.slots[_place(action)] = run.shelf.put(action.step, list(state), action.tier == self.chain.slow)
 

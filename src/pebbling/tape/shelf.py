@@ -11,7 +11,7 @@ from ..store import Store
 from .handle import ABSENT
 
 
-class Snapshot:
+class TapeSnapshot:
     """The cut before ``step``."""
 
     __slots__ = ("_key", "_shelf", "_values", "step")
@@ -49,16 +49,16 @@ class Shelf:
         """Whether what comes back may differ from what was kept."""
         return self._store is not None and self._store.lossy
 
-    def put(self, step: int, values: list[Any], slow: bool) -> Snapshot:
+    def put(self, step: int, values: list[Any], slow: bool) -> TapeSnapshot:
         """Keep the cut before ``step``, in the store if it is to go to the slow tier."""
         if not slow or not values:
-            return Snapshot(step, values)
+            return TapeSnapshot(step, values)
         assert self._store is not None
         self._count += 1
         key = f"{self._name} {self._count}"
         self._store.put(key, values)
         self._keys.add(key)
-        return Snapshot(step, [], self, key)
+        return TapeSnapshot(step, [], self, key)
 
     def get(self, key: str) -> list[Any]:
         """The values under a key."""

@@ -23,7 +23,7 @@ from ..chain import (
     Record,
     Reverse,
     Schedule,
-    Store,
+    Snapshot,
     StoreAll,
     Turn,
     Uneven,
@@ -200,7 +200,7 @@ class Machine:
             if kind is EndForward:
                 # The last module is taped by now, and the caller's loss makes a few tensors as large as the output.
                 self._see(steps - 1, steps, modules[-1].inside + _LOSS * modules[-1].output)
-            elif kind is Store:
+            elif kind is Snapshot:
                 self.states[action[1]] = action[0]
             elif kind is Free:
                 del self.states[action[1]]

@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from ..chain import Action, Advance, EndForward, Free, Online, Record, Schedule
-from ..chain import Store as Snapshot
+from ..chain import Action, Advance, EndForward, Free, Online, Record, Schedule, Snapshot
 from ..errors import ReplayError
 from ..loops.program import Leaves, Program
 from ..store import Host, Store

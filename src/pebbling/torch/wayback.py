@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..chain import Advance, Free, Record, Restore, Turn
-from ..chain import Store as Snapshot
+from ..chain import Advance, Free, Record, Restore, Snapshot, Turn
 from ..loops.program import Leaves
 from .tapes import Block, Sums
 
