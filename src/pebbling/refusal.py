@@ -1,0 +1,168 @@
+"""Refusals that reach the user, whatever stands in between.
+
+A refusal is raised in the middle of the user's code, which may take it for something else: ``try … except
+Exception`` goes on without it, NumPy turns it into an error of its own ("setting an array element with a
+sequence"), a ``while`` loop ends with it. What came out then would be silently wrong. So the user's code
+runs inside a ``Region``, and what refuses says ``raise refused(error)``:
+
+- inside of a region, that raises ``Refused``, which ``except Exception`` does not catch, and the region
+  remembers the error;
+- where the region ends, however it ends, the error is raised, as itself. If there is another region
+  around, it is one inside of that as well.
+
+>>> from pebbling.errors import SourceError
+>>> def users():
+...     try:
+...         raise refused(SourceError("file.py:3: no derivative"))
+...     except Exception:
+...         return "swallowed"
+>>> with Region():
+...     users()
+Traceback (most recent call last):
+pebbling.errors.SourceError: file.py:3: no derivative
+
+NumPy itself refuses to write into arrays that are locked, with a ``ValueError`` that users catch as well.
+Who has locked arrays gives the region ``locked``, which says what the error is; where the code that runs
+may catch errors (``catches``), it is asked at the very line that writes.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType, FrameType, TracebackType
+from typing import Any, TypeAlias, TypeGuard
+
+from .errors import ReplayError, SourceError
+
+Locked: TypeAlias = Callable[[ValueError, FrameType], Exception | None]
+"""The error for a write into a locked array, from NumPy's and the frame that writes; ``None`` if it is the user's."""
+
+
+class Refused(BaseException):
+    """Carries an error of ours through the user's code."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Open(threading.local):
+    """The innermost region of each thread."""
+
+    region: Region | None = None
+
+
+_OPEN = _Open()
+
+
+def refused(error: Exception) -> BaseException:
+    """What to raise so that ``error`` reaches the user."""
+    region = _OPEN.region
+    if region is None:
+        return error
+    if region.error is None:
+        region.error = error
+    return Refused(error)
+
+
+def withdraw(error: Exception) -> None:
+    """Forget a refusal that has been dealt with."""
+    region = _OPEN.region
+    if region is not None and region.error is error:
+        region.error = None
+
+
+class Region:
+    """A stretch of the user's code out of which every refusal comes."""
+
+    __slots__ = ("_around", "_locked", "_traced_before", "_watches", "error")
+
+    def __init__(self, locked: Locked | None = None, watch: bool = False) -> None:
+        """``locked`` explains writes into locked arrays; with ``watch``, also those whose error the code catches."""
+        self.error: Exception | None = None
+        """What has been refused in it."""
+        self._locked, self._watches = locked, watch and locked is not None
+        self._around: Region | None = None
+        self._traced_before: Any = None
+
+    def __enter__(self) -> Region:
+        self._around, _OPEN.region = _OPEN.region, self
+        if self._watches:
+            self._traced_before = sys.gettrace()
+            sys.settrace(self._called)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _OPEN.region, self._around = self._around, None
+        if self._watches and sys.gettrace() in (self._called, None):
+            sys.settrace(self._traced_before)
+        if kind is None and self.error is None:
+            return
+        found = self._found(error)
+        if found is None or (found is error and _OPEN.region is None):
+            return
+        if trace is not None and found is not error:
+            found = found.with_traceback(trace)
+        cause = found.__cause__
+        raise refused(found) from cause
+
+    def _found(self, error: BaseException | None) -> Exception | None:
+        """What is refused, if something is."""
+        if error is not None and not isinstance(error, Exception | Refused):
+            return None  # the user wants to stop
+        if self.error is None and self._locked is not None and is_locked(error):
+            inner: TracebackType | None = error.__traceback__
+            while inner is not None and inner.tb_next is not None:
+                inner = inner.tb_next
+            return None if inner is None else self._locked(error, inner.tb_frame)
+        if self.error is None and isinstance(error, SourceError | ReplayError):
+            return error
+        return error.error if isinstance(error, Refused) and self.error is None else self.error
+
+    # What Python calls wherever a function begins or an exception comes by, while the region watches.
+
+    def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
+        others = None if self._traced_before is None else self._traced_before(frame, event, arg)
+        if self._traced_before is None:
+            frame.f_trace_lines = False
+        elif _OPEN.region is self and sys.gettrace() != self._called:
+            sys.settrace(self._called)  # some tracers put themselves in our place
+
+        def happens(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal others
+            if event == "exception" and self.error is None and is_locked(arg[1]):
+                self._refuse(arg[1], frame)
+            others = others and others(frame, event, arg)
+            return happens
+
+        return happens
+
+    def _refuse(self, error: ValueError, frame: FrameType) -> None:
+        assert self._locked is not None
+        found = self._locked(error, frame)
+        if found is not None:
+            if _OPEN.region is self:
+                raise refused(found)
+            self.error = found
+
+
+def is_locked(error: Any) -> TypeGuard[ValueError]:
+    """Whether NumPy says that an array is read-only."""
+    return isinstance(error, ValueError) and "read-only" in str(error)
+
+
+@lru_cache(4096)
+def catches(code: CodeType) -> bool:
+    """Whether code has a handler of exceptions, the inner functions' included: only then errors can go unseen."""
+    if _HANDLES in code.co_code[::2]:
+        return True
+    return any(catches(one) for one in code.co_consts if isinstance(one, CodeType))
+
+
+_HANDLES = dis.opmap["PUSH_EXC_INFO"]
