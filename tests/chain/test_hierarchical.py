@@ -18,11 +18,11 @@ from pebbling.chain.actions import Free, Restore, Snapshot, Turn, decode
 from pebbling.chain.check import Machine, check
 from pebbling.chain.cost import Tier
 from pebbling.chain.hierarchical import Hierarchical
-from pebbling.chain.lengths import Curve, Lengths
-from pebbling.chain.market import Market
+from pebbling.chain.hierarchical.lengths import LengthCurve, Lengths
+from pebbling.chain.hierarchical.price_search import Market
+from pebbling.chain.hierarchical.problem import TierProblem
 from pebbling.chain.revolve import Revolve
 from pebbling.chain.tally import Counter
-from pebbling.chain.tiers import Problem
 from pebbling.errors import BudgetError
 
 DISK = [Tier(2), Tier(2, 2, 2)]
@@ -282,7 +282,7 @@ def test_the_bound_from_prices_is_the_convex_hull_of_the_least_times():
     tiers, steps = [Tier(2), Tier(3, 6, 2)], 60
     least = {n: least_time(n, tiers, 1, 1) for n in range(1, 2 * steps)}
     for n in range(2, steps):
-        problem = Problem.of(n, tiers, 1.0, 1.0)
+        problem = TierProblem.of(n, tiers, 1.0, 1.0)
         bound = Market(problem).right_for(problem.root).bound(problem.root)
         chords = (
             least[a] + (least[b] - least[a]) * (n - a) / (b - a)
@@ -298,7 +298,7 @@ def test_the_bound_from_prices_is_the_convex_hull_of_the_least_times():
 def test_sums_of_curves_are_the_least_ones(one, two):
     curves = Lengths(200, inf)
     for repeat in (1, 12):
-        first, second = (Curve(1, np.repeat(np.array(heights, float), repeat)) for heights in (one, two))
+        first, second = (LengthCurve(1, np.repeat(np.array(heights, float), repeat)) for heights in (one, two))
         found = curves.joined(first, second)
         least: dict[int, float] = {}
         for (i, a), (j, b) in product(enumerate(first.excess), enumerate(second.excess)):
@@ -310,7 +310,7 @@ def test_sums_of_curves_are_the_least_ones(one, two):
 @given(st.integers(1, 5), st.lists(st.integers(0, 9), min_size=1, max_size=9))
 def test_chains_of_curves_are_the_least_ones(start, heights):
     curves = Lengths(60, inf)
-    link, end = Curve(start, np.array(heights, float)), Curve(2, np.array([1.0, 0.0]))
+    link, end = LengthCurve(start, np.array(heights, float)), LengthCurve(2, np.array([1.0, 0.0]))
     least = [inf] * 61
     for n in range(61):
         options = [least[n - start - i] + height + 0.5 for i, height in enumerate(heights) if n >= start + i]
@@ -418,3 +418,18 @@ def test_steps_without_slots_are_refused_with_the_smallest_budget():
 def test_arguments_that_make_no_sense_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         Hierarchical(**{"steps": 10, "tiers": DISK, **arguments})
+
+
+def test_the_example_that_explains_the_bound_is_true():
+    """The one at the head of ``prices``: what plans earn at 4.5 a step, and the bounds that follow."""
+    tiers = [Tier(2, write=2, read=1)]
+    assert [Hierarchical(n, tiers).cost.time for n in range(1, 7)] == [1, 6, 10, 15, 19, 24]
+    prices = {steps: Market(problem).right_for(problem.root) for steps, problem in _problems(tiers, 4, 5)}
+    assert prices[4].price / prices[4].scale == 4.5
+    earned, fewest, most = prices[4].offer(prices[4].top, 0)
+    assert (earned / prices[4].scale, fewest, most) == (3.5, 1, 5)
+    assert [float(prices[n].bound(prices[n].top)) for n in (4, 5)] == [14.5, 19]
+
+
+def _problems(tiers, *lengths):
+    return [(steps, TierProblem.of(steps, tiers, 1, 1)) for steps in lengths]

@@ -21,7 +21,7 @@ from .actions import Advance, Free, Record, Restore, Reverse, Snapshot
 from .binomial import fewest_writes
 from .cost import Model, Room
 from .mixed_hull import hull
-from .mixed_table import RECORD_FIRST, Level, amounts_left, levels
+from .mixed_table import RECORD_FIRST, MixedLevel, amounts_left, levels
 from .revolve import FIRST, FRESH, KEPT, leaf
 from .schedule import Schedule
 from .spans import Each, Item, Span, Sub
@@ -120,7 +120,7 @@ class Mixed(Schedule):
         return int(Fraction(self.tape) * self._unit)
 
     @cached_property
-    def _levels(self) -> dict[Fraction, Level] | None:
+    def _levels(self) -> dict[Fraction, MixedLevel] | None:
         arguments = self.steps, Fraction(self.memory), Fraction(self.tape)
         few = self.steps * min(self.steps, int(self.memory) + 1) <= EXACT
         return levels(*arguments) if few and self.steps * len(amounts_left(*arguments)) <= EXACT else None

@@ -21,7 +21,7 @@ from .binomial import beta
 NEVER = 1 << 60
 
 
-class Run(NamedTuple):
+class SlopeRun(NamedTuple):
     """Rises of equal size: the slope, and between which two points of whole numbers it leads.
 
     The slope is ``rise / steps`` correctly rounded, so equal slopes are equal numbers; denominators
@@ -33,11 +33,11 @@ class Run(NamedTuple):
     steps: int
 
 
-def _run(rise: int, steps: int) -> Run:
-    return Run(rise / steps, rise, steps)
+def _run(rise: int, steps: int) -> SlopeRun:
+    return SlopeRun(rise / steps, rise, steps)
 
 
-_END = Run(inf, 0, 0)
+_END = SlopeRun(inf, 0, 0)
 
 
 class Hull:
@@ -47,14 +47,14 @@ class Hull:
     ready before this one asks for them, so that a tall stack of hulls does not recurse.
     """
 
-    def __init__(self, runs: Iterable[Run], smaller: Callable[[], list[Hull]] = list) -> None:
+    def __init__(self, runs: Iterable[SlopeRun], smaller: Callable[[], list[Hull]] = list) -> None:
         self._more = iter(runs)
         self._smaller = smaller
-        self._runs: list[Run] = []
+        self._runs: list[SlopeRun] = []
         self._slopes: list[float] = []
         self._ends, self._values = [1], [1]
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[SlopeRun]:
         for run in count():
             if run == len(self._runs) and not self._extend():
                 return
@@ -169,11 +169,11 @@ def hull(memory: int, state: int, tape: int) -> Any:
 
 
 @lru_cache(64)
-def _family(state: int, tape: int) -> _Family:
-    return _Family(state, tape)
+def _family(state: int, tape: int) -> _Hulls:
+    return _Hulls(state, tape)
 
 
-class _Family:
+class _Hulls:
     """The hulls for all amounts of memory with the same sizes of state and tape."""
 
     def __init__(self, state: int, tape: int) -> None:
@@ -206,14 +206,14 @@ class _Family:
         return sorted(found)
 
 
-def _states_only(slots: int) -> Iterator[Run]:
+def _states_only(slots: int) -> Iterator[SlopeRun]:
     """Binomial checkpointing: beta(c, r) - beta(c, r-1) rises of r + 1."""
     for repeats in count(1) if slots else ():
         number = beta(slots, repeats) - beta(slots, repeats - 1)
         yield _run((repeats + 1) * number, number)
 
 
-def _tapes_or_split(tapes: Iterable[Run], states: Iterable[Run] | None) -> Iterator[Run]:
+def _tapes_or_split(tapes: Iterable[SlopeRun], states: Iterable[SlopeRun] | None) -> Iterator[SlopeRun]:
     """The hull of the lower of two functions: one tape and then ``tapes``, or a split.
 
     The first is 2 at two steps and rises as ``tapes`` does; the second is 3 there and rises by the
@@ -222,7 +222,7 @@ def _tapes_or_split(tapes: Iterable[Run], states: Iterable[Run] | None) -> Itera
     """
     own = [_run(1, 1)]
     yield own[0]
-    lower, upper = _Walk(_Ahead(tapes), 2), _Walk(_Merged(own, states), 3)
+    lower, upper = _HullPoint(_Ahead(tapes), 2), _HullPoint(_Merged(own, states), 3)
     while True:
         slope, ahead = min(lower.slope, upper.slope), upper.steps - lower.steps
         if ahead > 0 and (upper.value - lower.value) / ahead <= slope:
@@ -241,9 +241,9 @@ def _tapes_or_split(tapes: Iterable[Run], states: Iterable[Run] | None) -> Itera
 class _Ahead:
     """A stream of runs with a look at the next one."""
 
-    def __init__(self, runs: Iterable[Run]) -> None:
+    def __init__(self, runs: Iterable[SlopeRun]) -> None:
         self._runs = iter(runs)
-        self._next: Run | None = None
+        self._next: SlopeRun | None = None
 
     @property
     def slope(self) -> float:
@@ -251,7 +251,7 @@ class _Ahead:
             self._next = next(self._runs, _END)
         return self._next.slope
 
-    def take(self) -> Run:
+    def take(self) -> SlopeRun:
         run, self._next = self._next, None
         return next(self._runs, _END) if run is None else run
 
@@ -259,7 +259,7 @@ class _Ahead:
 class _Merged:
     """The runs of ``own`` with 1 added and those of ``states``, in growing order, while ``own`` still grows."""
 
-    def __init__(self, own: list[Run], states: Iterable[Run] | None) -> None:
+    def __init__(self, own: list[SlopeRun], states: Iterable[SlopeRun] | None) -> None:
         self._own, self._taken = own, 0
         self._possible = states is not None
         self._states = _Ahead(states if states is not None else ())
@@ -275,7 +275,7 @@ class _Merged:
     def slope(self) -> float:
         return min(self._raised, self._states.slope)
 
-    def take(self) -> Run:
+    def take(self) -> SlopeRun:
         slope, rise, steps = self.slope, 0, 0
         if self._states.slope == slope:
             _, rise, steps = self._states.take()
@@ -286,7 +286,7 @@ class _Merged:
         return _run(rise, steps)
 
 
-class _Walk:
+class _HullPoint:
     """A point moving along a convex function, run by run, from two steps on."""
 
     def __init__(self, runs: _Ahead | _Merged, value: int) -> None:
@@ -297,7 +297,7 @@ class _Walk:
     def slope(self) -> float:
         return self._runs.slope
 
-    def step(self) -> Run:
+    def step(self) -> SlopeRun:
         run = self._runs.take()
         self.steps, self.value = self.steps + run.steps, self.value + run.rise
         return run

@@ -17,10 +17,10 @@ RECORD_FIRST = 0  # the choice to keep the first step's tape; any other choice i
 _NEVER = 1 << 60
 
 
-class Level:
+class MixedLevel:
     """What is optimal with one amount of memory left: forwards, and the choices for 1 … n steps."""
 
-    def __init__(self, steps: int, states: Level | None, tapes: Level | None) -> None:
+    def __init__(self, steps: int, states: MixedLevel | None, tapes: MixedLevel | None) -> None:
         """``states`` and ``tapes`` are the levels that remain once a state, or a tape, is kept."""
         self.forwards = np.full(steps + 1, _NEVER)
         self.forwards[:2] = (0, 1)[: steps + 1]
@@ -30,7 +30,7 @@ class Level:
             for number in range(2, steps + 1):
                 self._solve(number, states, tapes)
 
-    def _solve(self, n: int, states: Level | None, tapes: Level | None) -> None:
+    def _solve(self, n: int, states: MixedLevel | None, tapes: MixedLevel | None) -> None:
         recorded = _NEVER if tapes is None else 1 + tapes.forwards[n - 1]
         splits = np.empty(0, np.int64)
         if states is not None:
@@ -51,11 +51,11 @@ class Level:
 
 
 @lru_cache(16)
-def levels(steps: int, memory: Fraction, tape: Fraction) -> dict[Fraction, Level]:
+def levels(steps: int, memory: Fraction, tape: Fraction) -> dict[Fraction, MixedLevel]:
     """The level of every amount of memory that can remain."""
-    found: dict[Fraction, Level] = {}
+    found: dict[Fraction, MixedLevel] = {}
     for left in sorted(amounts_left(steps, memory, tape)):
-        found[left] = Level(steps, found.get(left - 1), found.get(left - tape))
+        found[left] = MixedLevel(steps, found.get(left - 1), found.get(left - tape))
     return found
 
 

@@ -121,7 +121,7 @@ class Counter:
 
     def __init__(self, spans: Spans, model: Model, closed: Callable[[Span], Tally | None]) -> None:
         self.spans, self.model = spans, model
-        self._known: _Known = _Known(closed)
+        self._known: _KnownCounts = _KnownCounts(closed)
 
     def count(self, span: Span) -> Tally:
         """The counts of one span."""
@@ -139,7 +139,7 @@ class Counter:
         return total.tally()
 
 
-class _Known(dict[Span, Tally]):
+class _KnownCounts(dict[Span, Tally]):
     """Counts found so far, those in closed form included."""
 
     def __init__(self, closed: Callable[[Span], Tally | None]) -> None:

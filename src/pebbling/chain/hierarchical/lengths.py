@@ -17,14 +17,14 @@ class Exhausted(Exception):
     """More work than was allowed."""
 
 
-class Curve(NamedTuple):
+class LengthCurve(NamedTuple):
     """Excess by length, from ``start`` steps on; infinite where it is above the slack."""
 
     start: int
     excess: np.ndarray
 
 
-_NOTHING = Curve(0, np.empty(0))
+_NOTHING = LengthCurve(0, np.empty(0))
 _SMALL = 4096
 _OVERHEAD = 2000  # a call to NumPy, in elements
 
@@ -39,11 +39,11 @@ class Lengths:
         """The lengths that matter for a part whose best lengths are given."""
         return 1, self.longest
 
-    def leaf(self, start: int, excess: np.ndarray, least: int, most: int) -> Curve:
+    def leaf(self, start: int, excess: np.ndarray, least: int, most: int) -> LengthCurve:
         """A curve from its heights; it has none from ``least`` to ``most`` steps."""
         return self._within(start, excess)
 
-    def either(self, one: Curve, above: float, two: Curve, beyond: float) -> Curve:
+    def either(self, one: LengthCurve, above: float, two: LengthCurve, beyond: float) -> LengthCurve:
         """The better of two ways, each with what it falls short of the best offer."""
         start = min(one.start, two.start)
         excess = np.full(max(one.start + len(one.excess), two.start + len(two.excess)) - start, inf)
@@ -52,7 +52,7 @@ class Lengths:
             np.minimum(part, curve.excess + shortfall, out=part)
         return self._within(start, excess)
 
-    def joined(self, one: Curve, two: Curve) -> Curve:
+    def joined(self, one: LengthCurve, two: LengthCurve) -> LengthCurve:
         """One part after the other: the least sum for each length of both together.
 
         It is found where one of the two bends upwards: elsewhere a step more for one and a step
@@ -72,7 +72,7 @@ class Lengths:
                 np.minimum(part, bent[first] + other, out=part)
         return self._within(one.start + two.start, excess)
 
-    def chained(self, link: Curve, shortfall: float, end: Curve, short: float) -> Curve:
+    def chained(self, link: LengthCurve, shortfall: float, end: LengthCurve, short: float) -> LengthCurve:
         """Any number of links in a row and an end, each link and the end with what they fall short."""
         excess = np.full(self.longest + 1, inf)
         excess[end.start : end.start + len(end.excess)] = end.excess + short
@@ -88,16 +88,16 @@ class Lengths:
             np.minimum(here, (before + links).min(axis=0), out=here)
         return self._within(0, excess[reach:])
 
-    def least(self, curve: Curve, steps: int) -> float:
+    def least(self, curve: LengthCurve, steps: int) -> float:
         """No part of that many steps has less excess."""
         return self.at(curve, steps)
 
-    def at(self, curve: Curve, steps: int) -> float:
+    def at(self, curve: LengthCurve, steps: int) -> float:
         """The least excess of a part of that many steps, where one is known."""
         inside = 0 <= steps - curve.start < len(curve.excess)
         return float(curve.excess[steps - curve.start]) if inside else inf
 
-    def lowest(self, left: Curve, right: Curve, steps: int) -> tuple[int, float, int]:
+    def lowest(self, left: LengthCurve, right: LengthCurve, steps: int) -> tuple[int, float, int]:
         """How many of the steps go to the left part for the least sum, that sum, and how often in a row."""
         first = max(left.start, steps - right.start - len(right.excess) + 1)
         last = min(left.start + len(left.excess) - 1, steps - right.start)
@@ -108,15 +108,15 @@ class Lengths:
         best = int(np.argmin(sums))
         return first + best, float(sums[best]), 1
 
-    def same(self, one: Curve, two: Curve) -> bool:
+    def same(self, one: LengthCurve, two: LengthCurve) -> bool:
         """Whether two curves agree."""
         return one.start == two.start and np.array_equal(one.excess, two.excess)
 
-    def _within(self, start: int, excess: np.ndarray) -> Curve:
+    def _within(self, start: int, excess: np.ndarray) -> LengthCurve:
         excess = excess[: max(0, self.longest + 1 - start)]
         excess = np.where(excess <= self.slack, excess, inf)
         finite = np.flatnonzero(excess < inf)
-        return Curve(start + int(finite[0]), excess[finite[0] : finite[-1] + 1]) if len(finite) else _NOTHING
+        return LengthCurve(start + int(finite[0]), excess[finite[0] : finite[-1] + 1]) if len(finite) else _NOTHING
 
     def _spend(self, effort: float) -> None:
         self.effort -= effort

@@ -17,7 +17,7 @@ import numpy as np
 from .lengths import Exhausted, upward_bends
 
 
-class Curve(NamedTuple):
+class RemainderCurve(NamedTuple):
     """By remainder: the least excess, and the shortest and the longest parts that have it."""
 
     excess: np.ndarray
@@ -46,7 +46,7 @@ class Remainders:
             return least, least
         return max(1, least - self.modulus + 1), most + self.modulus - 1
 
-    def leaf(self, start: int, excess: np.ndarray, least: int, most: int) -> Curve:
+    def leaf(self, start: int, excess: np.ndarray, least: int, most: int) -> RemainderCurve:
         """A curve from its heights; it has none from ``least`` to ``most`` steps."""
         too_long = max(0, start - self.steps) // self.modulus * self.modulus
         start, least, most = start - too_long, least - too_long, most - too_long
@@ -59,12 +59,12 @@ class Remainders:
         lengths = np.arange(start - before, start - before + heights.size).reshape(heights.shape)
         return self._best(heights, lengths, lengths)
 
-    def either(self, one: Curve, above: float, two: Curve, beyond: float) -> Curve:
+    def either(self, one: RemainderCurve, above: float, two: RemainderCurve, beyond: float) -> RemainderCurve:
         """The better of two ways, each with what it falls short of the best offer."""
         excess = np.stack((one.excess + above, two.excess + beyond))
         return self._best(excess, np.stack((one.shortest, two.shortest)), np.stack((one.longest, two.longest)))
 
-    def joined(self, one: Curve, two: Curve) -> Curve:
+    def joined(self, one: RemainderCurve, two: RemainderCurve) -> RemainderCurve:
         """One part after the other: the least sum for each remainder of both together."""
         if self.modulus <= _DENSE:
             return self._joined_at(self._remainders, one, two)
@@ -73,25 +73,25 @@ class Remainders:
             self._joined_at(np.array(first, int), one, two), 0.0, self._joined_at(np.array(second, int), two, one), 0.0
         )
 
-    def chained(self, link: Curve, shortfall: float, end: Curve, short: float) -> Curve:
+    def chained(self, link: RemainderCurve, shortfall: float, end: RemainderCurve, short: float) -> RemainderCurve:
         """Any number of links in a row and an end, each link and the end with what they fall short."""
         none = np.where(self._remainders == 0, 0.0, inf)
-        row = self.either(Curve(none, self._remainders, self._remainders), 0.0, link, shortfall)
+        row = self.either(RemainderCurve(none, self._remainders, self._remainders), 0.0, link, shortfall)
         while not self.same(row, longer := self.joined(row, row)):
             row = longer
         return self.joined(row, end._replace(excess=end.excess + short))
 
-    def least(self, curve: Curve, steps: int) -> float:
+    def least(self, curve: RemainderCurve, steps: int) -> float:
         """No part of that many steps has less excess."""
         return float(curve.excess[steps % self.modulus])
 
-    def at(self, curve: Curve, steps: int) -> float:
+    def at(self, curve: RemainderCurve, steps: int) -> float:
         """The least excess of a part of that many steps, where one is known."""
         remainder = steps % self.modulus
         known = curve.shortest[remainder] <= steps <= curve.longest[remainder]
         return float(curve.excess[remainder]) if known else inf
 
-    def lowest(self, left: Curve, right: Curve, steps: int) -> tuple[int, float, int]:
+    def lowest(self, left: RemainderCurve, right: RemainderCurve, steps: int) -> tuple[int, float, int]:
         """How many of the steps go to the left part for the least sum, that sum, and how often in a row."""
         rest = (steps - self._remainders) % self.modulus
         first = np.maximum(left.shortest, steps - right.longest[rest])
@@ -102,11 +102,11 @@ class Remainders:
         again = (steps - int(right.shortest[rest[best]])) // length if length and length % self.modulus == 0 else 1
         return length, float(sums[best]), max(1, again)
 
-    def same(self, one: Curve, two: Curve) -> bool:
+    def same(self, one: RemainderCurve, two: RemainderCurve) -> bool:
         """Whether two curves agree."""
         return all(map(np.array_equal, one, two))
 
-    def _joined_at(self, places: np.ndarray, one: Curve, two: Curve) -> Curve:
+    def _joined_at(self, places: np.ndarray, one: RemainderCurve, two: RemainderCurve) -> RemainderCurve:
         """The least sums with the first part at some of its remainders only."""
         self.effort -= 10 * len(places) * self.modulus + _OVERHEAD
         if self.effort < 0:
@@ -118,13 +118,13 @@ class Remainders:
             one.longest[places, None] + two.longest[rest],
         )
 
-    def _best(self, excess: np.ndarray, shortest: np.ndarray, longest: np.ndarray) -> Curve:
+    def _best(self, excess: np.ndarray, shortest: np.ndarray, longest: np.ndarray) -> RemainderCurve:
         """Column by column the least excess, and the shortest and longest of the rows that have it."""
         least = excess.min(axis=0, initial=inf)
         best = excess <= least + self.tie
         shortest = np.where(best, shortest, self._too_long).min(axis=0, initial=self.steps + self.modulus)
         return self._curve(least, shortest, np.where(best, longest, 0).max(axis=0, initial=0))
 
-    def _curve(self, excess: np.ndarray, shortest: np.ndarray, longest: np.ndarray) -> Curve:
+    def _curve(self, excess: np.ndarray, shortest: np.ndarray, longest: np.ndarray) -> RemainderCurve:
         excess = np.where(excess <= self.slack, excess, inf)
-        return Curve(excess, np.minimum(shortest, self._too_long), np.minimum(longest, self._too_long))
+        return RemainderCurve(excess, np.minimum(shortest, self._too_long), np.minimum(longest, self._too_long))

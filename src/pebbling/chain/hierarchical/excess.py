@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from . import binomial
+from .. import binomial
 from .lengths import Lengths
 from .prices import Prices
+from .problem import DOWN, Choice, PlanNode
 from .remainders import Remainders
-from .tiers import DOWN, Choice, Node
 
 
 class Excess:
@@ -55,9 +55,9 @@ class Excess:
         least = self.curves.least(self.curve(self.problem.root, 0), self.problem.steps)
         return min(self.slack, int(Fraction(least) * self.unit)) if least < inf else None
 
-    def plan(self) -> dict[Node, Choice] | None:
+    def plan(self) -> dict[PlanNode, Choice] | None:
         """The choices of a plan with the least excess; ``None`` where remainders promised too much."""
-        choices: dict[Node, Choice] = {}
+        choices: dict[PlanNode, Choice] = {}
         todo = [(self.problem.root, 0)]
         while todo:
             node, depth = todo.pop()
@@ -70,7 +70,7 @@ class Excess:
                 todo += [(right, depth)] if left is None else [(right, depth), (left, depth + 1)]
         return choices
 
-    def curve(self, node: Node, depth: int) -> Any:
+    def curve(self, node: PlanNode, depth: int) -> Any:
         """The curve of a node at a depth of the prices."""
         if node.level < 0:
             if depth not in self._leaves:
@@ -82,7 +82,7 @@ class Excess:
         curves = depths[depth][node.kept]
         return curves[min(node.slots, len(curves) - 1)]
 
-    def _choice(self, node: Node, depth: int) -> Choice | None:
+    def _choice(self, node: PlanNode, depth: int) -> Choice | None:
         if node.steps == 1 or depth >= len(self._levels[node.level]):
             return DOWN
         down, split = self._shortfalls(node, depth)
@@ -97,7 +97,7 @@ class Excess:
         times = 1 if node.kept or not self._plenty(node.level) else min(times, self.problem.longest_run)
         return Choice(times, length, min(node.slots, self._enough(node.level, depth + 1)))
 
-    def _shortfalls(self, node: Node, depth: int) -> tuple[float, float]:
+    def _shortfalls(self, node: PlanNode, depth: int) -> tuple[float, float]:
         """What a node falls short of its best offer if left to the faster levels, and if split."""
         best, below = self.prices.offer(node, depth)[0], self.prices.below(node.level, depth)[0]
         return (best - below) / self.unit, (best - self.prices.split(node, depth)[0]) / self.unit
@@ -122,19 +122,19 @@ class Excess:
     def _columns(self, level: int, depth: int) -> tuple[list[Any], list[Any]]:
         """The open and the kept curves for 0, 1, … slots; slots after the last change nothing."""
         curves, slots, steady = self.curves, self.problem.levels[level].slots, self._steady(level, depth)
-        below = self.curve(Node(0, level, 0, False), depth)
+        below = self.curve(PlanNode(0, level, 0, False), depth)
         opened, kept, before = [below], [below], None
         if self._plenty(level) and steady < inf:
-            left = self.curve(Node(0, level, slots, True), depth + 1)
-            down, split = self._shortfalls(Node(0, level, slots, False), depth)
+            left = self.curve(PlanNode(0, level, slots, True), depth + 1)
+            down, split = self._shortfalls(PlanNode(0, level, slots, False), depth)
             opened.append(curves.chained(left, split, below, down))
-            down, split = self._shortfalls(Node(0, level, slots, True), depth)
+            down, split = self._shortfalls(PlanNode(0, level, slots, True), depth)
             return opened, [below, curves.either(below, down, curves.joined(left, opened[1]), split)]
         for number in range(1, slots + 1):
-            left = self.curve(Node(0, level, number, True), depth + 1)
+            left = self.curve(PlanNode(0, level, number, True), depth + 1)
             joined = curves.joined(left, opened[-1])
             for column, is_kept in ((opened, False), (kept, True)):
-                down, split = self._shortfalls(Node(0, level, number, is_kept), depth)
+                down, split = self._shortfalls(PlanNode(0, level, number, is_kept), depth)
                 column.append(curves.either(below, down, joined, split))
             if number > steady and left is before and curves.same(*opened[-2:]) and curves.same(*kept[-2:]):
                 break

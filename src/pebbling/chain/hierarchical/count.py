@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .revolve import FRESH, tally_of
-from .tally import Tally, in_tier
-from .tiers import Choice, Node, Problem, smallest_first
+from ..revolve import FRESH, tally_of
+from ..tally import Tally, in_tier
+from .problem import Choice, PlanNode, TierProblem, smallest_first
 
 
-def count(problem: Problem, choices: dict[Node, Choice], tiers: int) -> dict[Node, Tally]:
+def count(problem: TierProblem, choices: dict[PlanNode, Choice], tiers: int) -> dict[PlanNode, Tally]:
     """The counts of every node of a plan, of leaves as well, for a schedule with so many tiers."""
-    counts: dict[Node, Tally] = {}
+    counts: dict[PlanNode, Tally] = {}
     for node in smallest_first(choices):
         choice = choices[node]
         right, left = problem.parts(node, choice)
@@ -26,20 +26,20 @@ def count(problem: Problem, choices: dict[Node, Choice], tiers: int) -> dict[Nod
     return counts
 
 
-def _leaf(problem: Problem, node: Node, tiers: int) -> Tally:
+def _leaf(problem: TierProblem, node: PlanNode, tiers: int) -> Tally:
     none = (0,) * tiers
     one_step = Tally(1, 0, 1, none, none, none, none, tapes=0, most_tapes=0)
     several = tally_of((node.steps, problem.leaf.slots, FRESH))
     return one_step if several is None else in_tier(several, problem.leaf.tier, tiers)
 
 
-def _handed_down(problem: Problem, node: Node, below: Tally) -> Tally:
+def _handed_down(problem: TierProblem, node: PlanNode, below: Tally) -> Tally:
     if not node.kept:
         return below
     return below._replace(length=below.length + 1, held=_plus(below.held, -1, problem.levels[node.level].tier))
 
 
-def _split(problem: Problem, node: Node, choice: Choice, right: Tally, left: Tally) -> Tally:
+def _split(problem: TierProblem, node: PlanNode, choice: Choice, right: Tally, left: Tally) -> Tally:
     tier, times = problem.levels[node.level].tier, choice.times
     back, stores = count_back(left, times, tier), 0 if node.kept else times
     return Tally(

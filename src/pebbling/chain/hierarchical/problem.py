@@ -23,11 +23,11 @@ from fractions import Fraction
 from math import gcd, isqrt, lcm
 from typing import NamedTuple
 
-from . import binomial
-from .cost import Tier
+from .. import binomial
+from ..cost import Tier
 
 
-class Node(NamedTuple):
+class PlanNode(NamedTuple):
     """Reverse ``steps`` steps with ``slots`` slots of a level; -1 is the level of the leaves."""
 
     steps: int
@@ -50,7 +50,7 @@ class Choice(NamedTuple):
 DOWN = Choice(0, 0, 0)
 
 
-class Level(NamedTuple):
+class SlotLevel(NamedTuple):
     """A tier with slots, its costs in whole numbers."""
 
     tier: int
@@ -77,24 +77,24 @@ class Leaf(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Problem:
+class TierProblem:
     """Steps to reverse, levels to keep snapshots in, and what things take, in multiples of ``unit``."""
 
     steps: int
     forward: int
     leaf: Leaf
-    levels: tuple[Level, ...]
+    levels: tuple[SlotLevel, ...]
     unit: Fraction
 
     @classmethod
-    def of(cls, steps: int, tiers: Sequence[Tier], forward: float, backward: float) -> Problem:
+    def of(cls, steps: int, tiers: Sequence[Tier], forward: float, backward: float) -> TierProblem:
         """The problem as a user states it; tiers without slots drop out."""
         costs = [forward, backward, *(cost for tier in tiers for cost in (tier.write, tier.read))]
         exact = [Fraction(repr(cost)) for cost in costs]
         unit = Fraction(gcd(*(cost.numerator for cost in exact)), lcm(*(cost.denominator for cost in exact)))
         advance, turn, *transfers = (int(cost / unit) for cost in exact)
         levels = [
-            Level(index, steps if tier.slots is None else min(tier.slots, steps), write, read)
+            SlotLevel(index, steps if tier.slots is None else min(tier.slots, steps), write, read)
             for index, (tier, write, read) in enumerate(zip(tiers, transfers[::2], transfers[1::2], strict=True))
             if tier.slots != 0
         ]
@@ -110,31 +110,31 @@ class Problem:
         return max(1024, isqrt(self.steps))
 
     @property
-    def root(self) -> Node:
+    def root(self) -> PlanNode:
         """All steps with all slots."""
         return self.node(self.steps, len(self.levels) - 1)
 
-    def node(self, steps: int, level: int, slots: int | None = None) -> Node:
+    def node(self, steps: int, level: int, slots: int | None = None) -> PlanNode:
         """An open node with ``slots`` slots (all, if not given); without slots it is one of the next faster level."""
         if slots == 0:
             level, slots = level - 1, None
         if slots is None:
             slots = self.levels[level].slots if level >= 0 else self.leaf.slots
-        return Node(steps, level, slots, False)
+        return PlanNode(steps, level, slots, False)
 
-    def below(self, node: Node) -> Node:
+    def below(self, node: PlanNode) -> PlanNode:
         """The same steps without this level."""
         return self.node(node.steps, node.level, 0)
 
-    def parts(self, node: Node, choice: Choice) -> tuple[Node, Node | None]:
+    def parts(self, node: PlanNode, choice: Choice) -> tuple[PlanNode, PlanNode | None]:
         """The node that the last of the choice's snapshots leads to, and the one after each of them."""
         times, length, slots = choice
         if times == 0:
             return self.below(node), None
         right = self.node(node.steps - times * length, node.level, node.slots - times)
-        return right, Node(length, node.level, slots, True)
+        return right, PlanNode(length, node.level, slots, True)
 
-    def time(self, node: Node, choice: Choice) -> int:
+    def time(self, node: PlanNode, choice: Choice) -> int:
         """What a choice takes besides its parts: advances and transfers."""
         times, length, _ = choice
         if times == 0:
@@ -143,14 +143,14 @@ class Problem:
         return times * (length * self.forward + level.read + (0 if node.kept else level.write))
 
 
-def smallest_first(choices: dict[Node, Choice]) -> list[Node]:
+def smallest_first(choices: dict[PlanNode, Choice]) -> list[PlanNode]:
     """The nodes of a plan, each after its parts."""
     return sorted(choices, key=lambda node: (node.steps, node.level))
 
 
-def total_time(problem: Problem, choices: dict[Node, Choice]) -> int:
+def total_time(problem: TierProblem, choices: dict[PlanNode, Choice]) -> int:
     """What a plan takes in all."""
-    known: dict[Node, int] = {}
+    known: dict[PlanNode, int] = {}
     for node in smallest_first(choices):
         choice = choices[node]
         right, left = (_known_time(problem, part, known) for part in problem.parts(node, choice))
@@ -158,7 +158,7 @@ def total_time(problem: Problem, choices: dict[Node, Choice]) -> int:
     return _known_time(problem, problem.root, known)
 
 
-def _known_time(problem: Problem, node: Node | None, known: dict[Node, int]) -> int:
+def _known_time(problem: TierProblem, node: PlanNode | None, known: dict[PlanNode, int]) -> int:
     if node is None:
         return 0
     if node.level >= 0:

@@ -12,7 +12,7 @@ from math import inf
 from typing import NamedTuple
 
 from .prices import Prices
-from .tiers import Node, Problem
+from .problem import PlanNode, TierProblem
 
 
 class Vertex(NamedTuple):
@@ -25,11 +25,11 @@ class Vertex(NamedTuple):
 class Market:
     """The prices of one problem, each found once."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: TierProblem) -> None:
         self.problem = problem
         self._known: dict[tuple[Fraction, int, int], Prices] = {}
 
-    def right_for(self, node: Node) -> Prices:
+    def right_for(self, node: PlanNode) -> Prices:
         """Prices at which the node's number of steps is one of the best."""
         low, high = self._enclose(node)
         prices = self._at(low, node)
@@ -41,7 +41,7 @@ class Market:
             short, long = (vertex, long) if side < 0 else (short, vertex)
         return prices
 
-    def _enclose(self, node: Node) -> tuple[Fraction, Fraction]:
+    def _enclose(self, node: PlanNode) -> tuple[Fraction, Fraction]:
         """The right price, twice, or one too low and one too high that differ by ``forward``."""
         leaf, forward = self.problem.leaf, self.problem.forward
         floor = Fraction(leaf.turn + leaf.read % forward)  # too low, and in line with the kinks of binomial times
@@ -55,7 +55,7 @@ class Market:
             middle = (low + high) // 2 if high else 2 * low
         return floor + low * forward, floor + high * forward
 
-    def _at(self, price: Fraction, node: Node, longest: float = inf) -> Prices:
+    def _at(self, price: Fraction, node: PlanNode, longest: float = inf) -> Prices:
         """Prices for a node, in full unless they are seen to be too high for ``longest`` steps."""
         key = (price, node.level, node.slots)
         prices = self._known.get(key)
@@ -66,7 +66,7 @@ class Market:
         return prices
 
 
-def _vertex(prices: Prices, node: Node, side: int) -> Vertex:
+def _vertex(prices: Prices, node: PlanNode, side: int) -> Vertex:
     """The shortest (1) or the longest (-1) of the best lengths."""
     value, least, most = prices.offer(node, 0)
     steps = least if side > 0 else most

@@ -13,9 +13,9 @@ from math import ceil, inf
 from .descent import descend
 from .excess import Excess, period
 from .lengths import Exhausted
-from .market import Market
+from .price_search import Market
 from .prices import Prices
-from .tiers import Choice, Node, Problem, total_time
+from .problem import Choice, PlanNode, TierProblem, total_time
 
 METHODS = ("auto", "exact", "hull")
 
@@ -29,12 +29,12 @@ _WIDER = 4
 class Found:
     """The choices of a plan, its time, and a lower bound on the time of every plan, in units of the problem."""
 
-    choices: dict[Node, Choice]
+    choices: dict[PlanNode, Choice]
     time: int
     bound: int
 
 
-def fastest(problem: Problem, method: str = "auto") -> Found:
+def fastest(problem: TierProblem, method: str = "auto") -> Found:
     """The fastest plan; or, with ``"hull"`` and where it would take too long, a good one with a bound."""
     if problem.steps <= 1 or not problem.levels:
         time = problem.leaf.time(problem.steps) if problem.steps else 0

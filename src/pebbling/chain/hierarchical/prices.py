@@ -1,7 +1,7 @@
 """A lower bound on the time of every plan, from what a step would have to be worth.
 
 Pay a price for every reversed step, and let a plan be as long as it likes. The most that it earns
-beyond its own time, max over n of price·n - time(n), obeys the recurrence of ``tiers`` with sums in
+beyond its own time, max over n of price·n - time(n), obeys the recurrence of ``problem`` with sums in
 place of splits, because parts of a plan no longer share out a given number of steps:
 
     split(price, m) = kept(price - forward, m) + open(price, m-1) - read
@@ -9,11 +9,16 @@ place of splits, because parts of a plan no longer share out a given number of s
     open(price, m)  = max(below(price), split(price, m) - write)
 
 For n steps, price·n - open(price) is a lower bound at any price (Lagrange), and at the right price
-the value at n of the lower convex hull of the least times (Legendre and Fenchel); ``market`` finds
+the value at n of the lower convex hull of the least times (Legendre and Fenchel); ``price_search`` finds
 that price. There is one number for each slot and each time that the price was lowered by
 ``forward``, whatever the number of steps.
 
 The hull lies below the least time where n is between two of its vertices; ``excess`` closes the rest.
+
+An example: one tier of two slots, write 2, read 1, a step 1, a turn 1. The least times to reverse 1, 2, … 6
+steps are 1, 6, 10, 15, 19 and 24. At a price of 4.5 a step, plans of so many steps earn 3.5, 3, 3.5, 3, 3.5
+and 3: at most 3.5, with 1, 3 or 5 steps. So 5 steps take at least 4.5 · 5 - 3.5 = 19, which is what they do
+take; and 4 steps at least 14.5, half a unit less than they take.
 """
 
 from __future__ import annotations
@@ -22,8 +27,8 @@ from fractions import Fraction
 from math import inf
 from typing import TypeAlias
 
-from . import binomial
-from .tiers import Leaf, Node, Problem
+from .. import binomial
+from .problem import Leaf, PlanNode, TierProblem
 
 Offer: TypeAlias = tuple[int, int, int]
 """What a part earns at a price, and the least and the most steps with which it earns that."""
@@ -64,14 +69,14 @@ class Prices:
     A column may end where its best length exceeds ``longest``: the price is known to be too high then.
     """
 
-    def __init__(self, problem: Problem, top: Node, price: int, scale: int, longest: float = inf) -> None:
+    def __init__(self, problem: TierProblem, top: PlanNode, price: int, scale: int, longest: float = inf) -> None:
         self.problem, self.top, self.price, self.scale, self.longest = problem, top, price, scale, longest
         self._leaves: list[Offer] = []
         self.columns: list[list[tuple[Column, Column]]] = []
         for level in range(top.level + 1):
             self.columns.append(self._columns(level))
 
-    def offer(self, node: Node, depth: int) -> Offer:
+    def offer(self, node: PlanNode, depth: int) -> Offer:
         """What a node earns where the price was lowered ``depth`` times; its number of steps plays no part."""
         if node.level < 0:
             return self._leaf(depth)
@@ -87,24 +92,24 @@ class Prices:
                 return self.columns[level][depth][False].at(self.problem.levels[level].slots)
         return self._leaf(depth)
 
-    def parts(self, node: Node, depth: int) -> tuple[Offer, Offer, Offer]:
+    def parts(self, node: PlanNode, depth: int) -> tuple[Offer, Offer, Offer]:
         """What the faster levels earn, and what the parts left and right of a split do."""
         left = self.offer(node._replace(kept=True), depth + 1)
         right = self.offer(self.problem.node(0, node.level, node.slots - 1), depth)
         return self.below(node.level, depth), left, right
 
-    def split(self, node: Node, depth: int) -> Offer:
+    def split(self, node: PlanNode, depth: int) -> Offer:
         """What a node earns if it is split."""
         level = self.problem.levels[node.level]
         transfers = (level.read + (0 if node.kept else level.write)) * self.scale
         _, left, right = self.parts(node, depth)
         return left[0] + right[0] - transfers, left[1] + right[1], left[2] + right[2]
 
-    def bound(self, node: Node) -> Fraction:
+    def bound(self, node: PlanNode) -> Fraction:
         """No plan for the node takes less time than this."""
         return Fraction(self.price * node.steps - self.offer(node, 0)[0], self.scale)
 
-    def side(self, node: Node) -> int:
+    def side(self, node: PlanNode) -> int:
         """Whether the node's number of steps is above its best lengths (-1), among them (0) or below (1)."""
         _, least, most = self.offer(node, 0)
         return (least > node.steps) - (most < node.steps)

@@ -20,18 +20,18 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ..errors import BudgetError
-from .actions import Advance, Free, Restore, Snapshot
-from .binomial import fewest_writes
-from .cost import Model, Room, Tier
+from ...errors import BudgetError
+from ..actions import Advance, Free, Restore, Snapshot
+from ..binomial import fewest_writes
+from ..cost import Model, Room, Tier
+from ..revolve import FIRST, FRESH, KEPT, halves, leaf, tally_of
+from ..schedule import Schedule
+from ..spans import Item, Span, Sub
+from ..tally import Tally, in_tier
+from ..validate import amount, whole
+from .count import count, count_back
 from .fastest import METHODS, Found, fastest
-from .revolve import FIRST, FRESH, KEPT, halves, leaf, tally_of
-from .schedule import Schedule
-from .spans import Item, Span, Sub
-from .tally import Tally, in_tier
-from .tiers import Node, Problem
-from .tiers_count import count, count_back
-from .validate import amount, whole
+from .problem import PlanNode, TierProblem
 
 BACK = FIRST + 1
 """A span that reverses what lies between the snapshots of a run."""
@@ -94,7 +94,7 @@ class Hierarchical(Schedule):
         tier = self._problem.levels[level].tier
         if how == BACK:
             return self._back(span, tier)
-        node = Node(steps, level, slots, how == KEPT)
+        node = PlanNode(steps, level, slots, how == KEPT)
         (times, length, part_slots), later = self._plan.choices[node], FIRST if how == FIRST else FRESH
         right, left = self._problem.parts(node, self._plan.choices[node])
         if left is None:
@@ -131,9 +131,9 @@ class Hierarchical(Schedule):
             several = tally_of((steps, slots, how)) if slots else None
             return None if several is None else in_tier(several, self._problem.leaf.tier, len(self.tiers))
         if how == BACK:
-            part = self._counts[Node(steps // span[5], level, slots, True)]
+            part = self._counts[PlanNode(steps // span[5], level, slots, True)]
             return count_back(part, span[5], self._problem.levels[level].tier)
-        tally = self._counts[Node(steps, level, slots, how == KEPT)]
+        tally = self._counts[PlanNode(steps, level, slots, how == KEPT)]
         return tally._replace(length=tally.length + 1) if how == FIRST else tally
 
     @property
@@ -156,18 +156,18 @@ class Hierarchical(Schedule):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
-    def _problem(self) -> Problem:
-        return Problem.of(self.steps, self.tiers, self.forward, self.backward)
+    def _problem(self) -> TierProblem:
+        return TierProblem.of(self.steps, self.tiers, self.forward, self.backward)
 
     @cached_property
     def _plan(self) -> Found:
         return fastest(self._problem, self.method)
 
     @cached_property
-    def _counts(self) -> dict[Node, Tally]:
+    def _counts(self) -> dict[PlanNode, Tally]:
         return count(self._problem, self._plan.choices, len(self.tiers))
 
-    def _span(self, node: Node, how: int, level: int = -1, slot: int = 0) -> Span:
+    def _span(self, node: PlanNode, how: int, level: int = -1, slot: int = 0) -> Span:
         """The span of a node, which goes on with the slots of a level from ``slot`` on."""
         return (node.steps, node.level, node.slots, how, slot if node.level == level else 0)
 

@@ -10,15 +10,15 @@ the bound.
 
 from __future__ import annotations
 
-from .market import Market
+from .price_search import Market
 from .prices import Offer, Prices
-from .tiers import DOWN, Choice, Node
+from .problem import DOWN, Choice, PlanNode
 
 
-def descend(market: Market) -> dict[Node, Choice]:
+def descend(market: Market) -> dict[PlanNode, Choice]:
     """The choices of a good plan."""
     problem = market.problem
-    choices: dict[Node, Choice] = {}
+    choices: dict[PlanNode, Choice] = {}
     todo = [(problem.root, market.right_for(problem.root), 0)]
     while todo:
         node, prices, depth = todo.pop()
@@ -33,7 +33,7 @@ def descend(market: Market) -> dict[Node, Choice]:
     return choices
 
 
-def _choice(node: Node, prices: Prices, depth: int) -> Choice:
+def _choice(node: PlanNode, prices: Prices, depth: int) -> Choice:
     steps, problem = node.steps, prices.problem
     if steps == 1:
         return DOWN
@@ -60,7 +60,7 @@ def _distance(steps: int, offer: Offer) -> int:
     return max(offer[1] - steps, steps - offer[2], 0)
 
 
-def _split(node: Node, prices: Prices, depth: int, below: Offer, left: Offer, right: Offer) -> Choice:
+def _split(node: PlanNode, prices: Prices, depth: int, below: Offer, left: Offer, right: Offer) -> Choice:
     """The first snapshots after the one of the first state, and how many slots the steps before each may use."""
     columns = prices.columns[node.level]
     slots = node.slots
