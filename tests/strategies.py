@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from pebbling.chain import Hierarchical, Mixed, Online, Periodic, Revolve, Schedule, Staged, StoreAll, Tier, Uneven
+from pebbling.chain import (
+    Hierarchical,
+    Mixed,
+    Online,
+    Periodic,
+    Revolve,
+    Runs,
+    Schedule,
+    Staged,
+    StoreAll,
+    Tier,
+    Uneven,
+)
 
 lengths = st.integers(0, 60)
 slots = st.integers(1, 12)
@@ -52,9 +64,10 @@ def staged(draw: st.DrawFn) -> Staged:
 
 
 ended = st.builds(lambda c, n: Online(c).ended(n), slots, lengths)
+runs = st.builds(Runs, lengths, slots, ratios)
 periodics = st.builds(Periodic, lengths, slots)
 storealls = st.builds(StoreAll, lengths)
 
 schedules: st.SearchStrategy[Schedule] = st.one_of(
-    revolves(), mixeds(), hierarchies(), uneven_by_cost(), uneven_by_size(), staged(), ended, periodics, storealls
+    revolves(), mixeds(), hierarchies(), uneven_by_cost(), uneven_by_size(), staged(), ended, runs, periodics, storealls
 )

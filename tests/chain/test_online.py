@@ -95,7 +95,7 @@ def test_small_plans_are_valid_and_cost_what_they_say(steps, slots):
 def test_plans_are_valid_and_cost_what_they_say(steps, slots):
     plan = Ended(steps, slots)
     assert check(plan) == plan.cost
-    assert plan.cost.forwards == 2 * steps + way_back([step for step, _ in plan._held], steps, slots)
+    assert plan.cost.forwards == 2 * steps + way_back([step for step, _ in plan.held], steps, slots)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 5, 8])

@@ -17,7 +17,6 @@ from pebbling import PebblingError, adjoint
 from pebbling.chain import Online, Revolve
 from pebbling.drive.progress import Progress, evaluations
 from pebbling.drive.report import Report
-from pebbling.drive.way_back import WayBack
 from pebbling.store import Memory
 
 SEED = np.ones(7)
@@ -37,7 +36,7 @@ def test_the_work_of_a_plan_is_known_exactly(n, c):
             report = adjoint(advance, reverse, start(), n, SEED, schedule=schedule, store=used).report
         assert evaluations(schedule) == report.advances
     report = adjoint(advance, reverse, start(), lambda x, i: i < n, SEED, slots=c).report
-    assert WayBack(n, Online(c)).evaluations == report.advances
+    assert Online(c).ended(n).cost.advances == report.advances
 
 
 def test_the_time_left_follows_from_the_work_left():

@@ -24,6 +24,7 @@ from .periodic import Periodic
 from .plan import Plan, plan
 from .position import Position
 from .revolve import Revolve
+from .runs import Runs
 from .schedule import Schedule
 from .staged import Staged
 from .storeall import StoreAll
@@ -49,6 +50,7 @@ __all__ = [
     "Reverse",
     "Revolve",
     "Room",
+    "Runs",
     "Schedule",
     "Snapshot",
     "Staged",

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from ..chain import Action, Advance, Online, Restore, Schedule
+from ..chain.online import Ended
 from ..chain.validate import whole
 from ..store import Store
 from ..tree import nbytes
@@ -30,7 +31,6 @@ from .shelves import StoreShelf, leave, make_shelves
 from .steps import Adjoint, OwnAdjoint, State
 from .sweep import sweep
 from .verify import check_choice, verifier
-from .way_back import WayBack
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ def adjoint(
 def _run(run: Run, settled: Settled, comm: Any, journal: Journal | None, progress: bool, cleanup: ExitStack) -> None:
     """Take all actions, from the start or from the last commit."""
     plan, bar = settled.schedule, None
-    rest: Schedule | WayBack
+    rest: Schedule
+    passed = 0
     if journal is not None:
         if journal.entry is not None:
             take_over(run, journal)
@@ -132,23 +133,25 @@ def _run(run: Run, settled: Settled, comm: Any, journal: Journal | None, progres
     _watch(run, journal, bar)
     if isinstance(plan, Online):
         rest = _sweep(run, plan, settled.index, comm)
+        passed = rest.end_forward
         if bar is not None:
             bar.follow(rest)
     else:
         rest = plan
     slow = {tier for tier, shelf in enumerate(run.shelves) if isinstance(shelf, StoreShelf)}
-    ahead = (a for a in rest.since(run.index) if type(a) is Restore and a.tier in slow) if slow else None
-    run.go(_from_here(rest.since(run.index), run.at), ahead)
+    index = passed + run.index
+    ahead = (a for a in rest.since(index) if type(a) is Restore and a.tier in slow) if slow else None
+    run.go(_from_here(rest.since(index), run.at), ahead)
 
 
-def _sweep(run: Run, online: Online, more: Any, comm: Any) -> WayBack:
-    """What follows the first sweep of a loop of unknown length, once that is over."""
+def _sweep(run: Run, online: Online, more: Any, comm: Any) -> Ended:
+    """Take the first sweep of a loop of unknown length, unless it is over; the plan that it turned out to follow."""
     if run.phase == "sweep":
         run.go(sweep(run, online, more, comm))
         run.phase, run.index = "way back", 0
         if run.verifier is not None:
             run.verifier.aim(set(run.table.values()))
-    return WayBack(run.number, online)
+    return online.ended(run.number)
 
 
 def _from_here(actions: Iterator[Action], at: int) -> Iterator[Action]:

@@ -7,12 +7,12 @@ from math import inf
 from typing import Any, Self
 
 from ..chain import Advance, EndForward, Record, Schedule
+from ..chain.online import Ended
 from ..chain.spans import Each, Item, Span, Sub, inner_first
 from ..errors import PebblingError
 from ..units import format_seconds
 from .run import Run
 from .verify import items
-from .way_back import WayBack
 
 _REFRESH = 0.1
 
@@ -31,9 +31,9 @@ class Progress:
         if sys.stderr.isatty():
             self._start()
 
-    def follow(self, plan: Schedule | WayBack) -> None:
+    def follow(self, plan: Schedule) -> None:
         """Say what the run does in all."""
-        self._advances = plan.evaluations if isinstance(plan, WayBack) else evaluations(plan)
+        self._advances = plan.cost.advances if isinstance(plan, Ended) else evaluations(plan)
         self._reversals, self._known = plan.steps, True
 
     def __enter__(self) -> Self:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from numpy import ndarray
 
-from ..chain import Advance, EndForward, Free, Online, Record, Schedule, Snapshot
+from ..chain import Advance, EndForward, Free, Online, Record, Runs, Schedule, Snapshot
 from ..engine.protocol import Pullback
 from ..errors import ReplayError
 from .frameworks import Framework
@@ -24,7 +24,6 @@ from .hidden import refuse_traced
 from .lasting import Lasting
 from .program import Leaves, Program
 from .replay import Replays
-from .runs import Runs
 from .shelf import Shelf
 from .wayback import WORKING, WayBack
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..chain import Mixed, Online, Revolve, Schedule, StoreAll
+from ..chain import Mixed, Online, Revolve, Runs, Schedule, StoreAll
 from ..chain.binomial import default_slots
 from ..drive.settle import UNKNOWN_LENGTH_SLOTS, Budget
 from ..drive.tracing import Traced
@@ -30,7 +30,6 @@ from ..units import format_bytes, parse_bytes
 from .frameworks import Framework
 from .passage import Taped
 from .program import Leaves, Program
-from .runs import Runs
 from .shelf import Shelf
 
 BOOKKEEPING = 24 * 1024

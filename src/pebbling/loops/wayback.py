@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..chain import Advance, Free, Record, Restore, Reverse, Snapshot, Turn
-from .runs import Run
+from ..chain.runs import Turns
 
 if TYPE_CHECKING:
     from .passage import Passage
@@ -57,7 +57,7 @@ class WayBack:
                     state = self._advance_seen(state, start, stop)
                 else:
                     state = program.advance(state, consts, start, stop)
-            elif kind is Run:
+            elif kind is Turns:
                 start, stop, slot = action
                 self._turn(state if slot < 0 else shelf.take(slot), start, stop)
             elif kind is Snapshot:

@@ -1,9 +1,8 @@
 """What a sweep leaves for the way back over a chain, and the actions of that way.
 
 A sweep that followed its schedule to the end goes on with the rest of it. Any other (of unknown length,
-ended early, or thinned since) holds some states, and these cut the chain into gaps: gap i is reversed
-with the slots that hold none of the states before it, by binomial checkpointing, which is optimal for a
-gap. The state before the last step is at hand in any case.
+ended early, or thinned since) holds some states, and goes back over the gaps between these
+(``chain/gaps.py``). The state before the last step is at hand in any case.
 """
 
 from __future__ import annotations
@@ -11,11 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from typing import Any
 
-from ..chain import Action, Advance, EndForward, Free, Restore, Revolve, Snapshot, Turn
+from ..chain import Action, EndForward, Revolve, Snapshot, Turn
 from ..chain.binomial import advances
+from ..chain.gaps import way_back
 from .shelf import TapeSnapshot
 
 _MANY = 24
@@ -44,7 +44,13 @@ class Laid:
         if not held or held[0][0] > 0:
             self.slots["start"] = TapeSnapshot(0, [])
             held.insert(0, (0, "start"))
-        return gaps(held, self.steps, max(self.capacity, len(held)), self.working is not None)
+        slots, end = max(self.capacity, len(held)), self.steps
+        last: list[Action] = []
+        if self.working is not None and end:
+            end -= 1
+            last = [Turn(end)]
+        spare = [("gap", number) for number in range(slots - len(held))]
+        return chain(last, way_back(held, end, slots, spare))
 
     def thin(self, count: int) -> None:
         """Keep at most ``count`` snapshots besides that of the beginning, those that save the most.
@@ -83,36 +89,3 @@ class Laid:
         self.slots.clear()
         self.tapes.clear()
         self.working = self.rest = None
-
-
-def gaps(held: list[tuple[int, Any]], steps: int, slots: int, at_last: bool) -> Iterator[Any]:
-    """From the end of a chain to its beginning; ``held`` are the steps of snapshots and their places, in order."""
-    end = steps
-    if at_last and steps:
-        end -= 1
-        yield Turn(end)
-    for index in reversed(range(len(held))):
-        start, place = held[index]
-        if start < end:
-            yield Restore(start, place, 0)
-        if end - start < 2:
-            yield Free(start, place, 0)
-            if start < end:
-                yield Turn(start)
-        else:
-            yield from _gap(start, place, end - start, slots - index)
-        end = min(start, end)
-
-
-def _gap(start: int, place: Any, steps: int, slots: int) -> Iterator[Any]:
-    """One gap, whose first state is in its place already."""
-    actions: Iterator[Any] = iter(Revolve(steps, slots))
-    next(actions)
-    for action in actions:
-        kind = type(action)
-        if kind is Advance:
-            yield Advance(action[0] + start, action[1] + start)
-        elif kind is Turn:
-            yield Turn(action[0] + start)
-        elif kind is not EndForward:
-            yield kind(action[0] + start, ("gap", action[1]) if action[1] else place, 0)

@@ -13,14 +13,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..chain import Action, Advance, EndForward, Free, Record, Restore, Reverse, Schedule, Snapshot, Turn
-from ..chain.binomial import longest_runs
-from ..chain.cost import Model, Room
-from ..chain.revolve import FIRST, KEPT, halves
-from ..chain.spans import Each, Item, Span, Sub
+from .actions import Action, Advance, EndForward, Free, Record, Restore, Reverse, Snapshot, Turn
+from .binomial import longest_runs
+from .cost import Model, Room
+from .revolve import FIRST, FRESH, KEPT, halves
+from .schedule import Schedule
+from .spans import Each, Item, Span, Sub
+from .validate import amount, whole
 
 
-class Run(NamedTuple):
+class Turns(NamedTuple):
     """Tape steps ``start … stop-1`` at once and reverse them; ``slot`` gives up their first state, unless it is -1."""
 
     start: int
@@ -42,6 +44,11 @@ class Runs(Schedule):
     slots: int
     tape: float = 1.0
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", whole(self.steps, "steps", 0))
+        object.__setattr__(self, "slots", whole(self.slots, "slots", 1))
+        object.__setattr__(self, "tape", amount(self.tape, "tape", positive=True))
+
     @property
     def model(self) -> Model:
         return Model(self.steps, (Room(self.slots),), tape=self.tape)
@@ -55,7 +62,7 @@ class Runs(Schedule):
         slot = self.slots - slots
         if steps <= 1 or not self._fits(steps, slot):
             return halves(span, slot, longest_runs)
-        last = Sub(steps - 1, (1, slots, FIRST if how == FIRST else 0))
+        last = Sub(steps - 1, (1, slots, FIRST if how == FIRST else FRESH))
         return [
             *([Free(0, slot, 0)] if how == KEPT else []),
             Each(Record, 0, steps - 1),
@@ -70,7 +77,7 @@ class Runs(Schedule):
     def __iter__(self) -> Iterator[Action]:
         """The actions one by one."""
         for action in self.coarse():
-            if type(action) is not Run:
+            if type(action) is not Turns:
                 yield action
                 continue
             start, stop, slot = action
@@ -100,7 +107,7 @@ class Runs(Schedule):
             if start + steps == self.steps:
                 yield from self._last(start, steps)
             else:
-                yield new(Run, (start, start + steps, slot if kept else -1))
+                yield new(Turns, (start, start + steps, slot if kept else -1))
             if not waiting:
                 return
             start, steps, slot = waiting.pop()
