@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 import strategies
 from pebbling.chain import (
     Advance,

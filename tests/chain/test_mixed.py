@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
-from pathlib import Path
 from time import perf_counter
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 import brute
+import pytest
 
 import pebbling.chain.mixed as mixed
 from pebbling import BudgetError

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from itertools import islice
-from pathlib import Path
 from time import perf_counter
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 import brute
+import pytest
 
 from pebbling.chain import Advance, Revolve, Turn, check, stream
 from pebbling.chain import binomial as b

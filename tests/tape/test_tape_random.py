@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tape_programs import Plain, Taped, execute, programs
 
 import pebbling as pb
+from helpers import same
 
 VALUES = [np.array([0.3, -0.7]), np.array([0.9, 0.2]), np.array([-0.4, 0.6]), np.array([0.1, 1.1])]
 BUDGETS = st.one_of(
@@ -17,10 +18,6 @@ BUDGETS = st.one_of(
     st.builds(dict, memory=st.sampled_from([4 * 10**6, 10**9])),
 )
 SEED = np.array([1.0, -2.0])
-
-
-def same(one, two):
-    return one.tobytes() == two.tobytes()
 
 
 def plainly(program, values=VALUES):

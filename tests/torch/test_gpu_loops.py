@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_torch_loop import outcome, same
+from test_torch_loop import outcome
 from torch import nn
 from torch_bodies import plain
 
 import pebbling as pb
+from helpers import same
 from pebbling.store import Disk, Host
 from pebbling.torch import chain, loop
 
@@ -69,7 +70,7 @@ def peak(make, run, **budget):
 @pytest.mark.parametrize("make", PROBLEMS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("slots", [2, 8, None])
 def test_everything_is_as_in_a_plain_loop(make, slots):
-    same(outcome(make, plain), outcome(make, loop, slots=slots, verify="all"))
+    assert same(outcome(make, plain), outcome(make, loop, slots=slots, verify="all"))
 
 
 @pytest.mark.parametrize("make", PROBLEMS, ids=lambda make: make.__name__)
@@ -93,13 +94,13 @@ def test_cuda_dropout_and_the_generator_afterwards():
         found = outcome(make, run, **budget)
         return [*found, torch.rand(3, device="cuda")]
 
-    same(all_of(plain), all_of(loop, slots=4))
+    assert same(all_of(plain), all_of(loop, slots=4))
 
 
 @pytest.mark.parametrize("make", PROBLEMS, ids=lambda make: make.__name__)
 def test_snapshots_in_host_memory(make):
     with Host() as store:
-        same(outcome(make, plain), outcome(make, loop, slots=8, store=store))
+        assert same(outcome(make, plain), outcome(make, loop, slots=8, store=store))
         assert store.keys() == []
 
 
@@ -108,13 +109,13 @@ def test_bytes_beside_host_memory(make):
     everything = peak(make, plain)
     for share in (0.35, 0.6):
         with Host() as store:
-            same(outcome(make, plain), outcome(make, loop, memory=int(share * everything), store=store))
+            assert same(outcome(make, plain), outcome(make, loop, memory=int(share * everything), store=store))
             assert peak(make, loop, memory=int(share * everything), store=store) <= share * everything
 
 
 def test_disk_behind_host(tmp_path):
     with Host(limit="8MB", behind=Disk(tmp_path)) as store:
-        same(outcome(matrices, plain), outcome(matrices, loop, slots=20, store=store))
+        assert same(outcome(matrices, plain), outcome(matrices, loop, slots=20, store=store))
         assert store.keys() == []
 
 
@@ -151,7 +152,7 @@ def test_mixed_precision():
 
         return list(net.parameters()), loss
 
-    same(outcome(make, plain), outcome(make, loop, slots=4))
+    assert same(outcome(make, plain), outcome(make, loop, slots=4))
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6])
@@ -179,4 +180,4 @@ def test_chains_bound_the_allocators_peak(share):
     run(small)
     measured, found = run(small)
     assert measured <= share * everything
-    same(expected, found)
+    assert same(expected, found)

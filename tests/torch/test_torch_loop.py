@@ -7,6 +7,7 @@ import torch
 from torch_bodies import MODELS, plain
 
 import pebbling as pb
+from helpers import same
 from pebbling.torch import loop
 
 
@@ -20,24 +21,16 @@ def outcome(make, run, **budget):
     return [value.detach(), *[t.grad for t in tensors], *[t.detach() for t in tensors], torch.rand(3)]
 
 
-def same(one, two):
-    assert len(one) == len(two)
-    for a, b in zip(one, two):
-        assert (a is None) == (b is None)
-        if a is not None:
-            assert torch.equal(a, b)
-
-
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("slots", [1, 3, None, 50])
 def test_everything_is_as_in_a_plain_loop(make, slots):
-    same(outcome(make, plain), outcome(make, loop, slots=slots, verify="all"))
+    assert same(outcome(make, plain), outcome(make, loop, slots=slots, verify="all"))
 
 
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 def test_a_given_schedule_is_followed(make):
     schedule = pb.Online(3) if make.__name__.startswith("while") else pb.Mixed(20, 6, tape=2)
-    same(outcome(make, plain), outcome(make, pb.loop, schedule=schedule))
+    assert same(outcome(make, plain), outcome(make, pb.loop, schedule=schedule))
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 7, 40])
@@ -47,7 +40,7 @@ def test_any_length(steps, slots):
         x, a = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
         return [x, a], lambda run: run(lambda i, s, a: torch.sin(s * a + i), x, steps, a).sum()
 
-    same(outcome(make, plain), outcome(make, loop, slots=slots))
+    assert same(outcome(make, plain), outcome(make, loop, slots=slots))
 
 
 def test_only_what_is_asked_for():
@@ -66,7 +59,7 @@ def test_any_subset_requires_gradients(requiring):
         x, a, b = (torch.randn(4, requires_grad=one) for one in requiring)
         return [x, a, b], lambda run: run(lambda i, s, a, b: torch.tanh(s * a + b), x, 12, a, b).sum()
 
-    same(outcome(make, plain), outcome(make, loop, slots=3))
+    assert same(outcome(make, plain), outcome(make, loop, slots=3))
 
 
 def test_a_second_way_back_over_the_same_graph():
@@ -83,7 +76,7 @@ def test_a_second_way_back_over_the_same_graph():
         value.backward()
         return [t.grad for t in tensors]
 
-    same(twice(plain), twice(lambda *given: loop(*given, slots=3)))
+    assert same(twice(plain), twice(lambda *given: loop(*given, slots=3)))
 
 
 def test_a_freed_graph_is_refused_as_usual():
@@ -113,7 +106,7 @@ def test_hooks_see_each_gradient_once():
 
     expected, found = called(plain), called(lambda *given: loop(*given, slots=3))
     assert [name for name, _ in found[0]] == [name for name, _ in expected[0]]
-    same([g for _, g in found[0]], [g for _, g in expected[0]])
+    assert same([g for _, g in found[0]], [g for _, g in expected[0]])
     assert torch.equal(found[1], expected[1])
 
 
@@ -196,7 +189,7 @@ def test_one_loop_inside_another():
         return [x, a], loss
 
     expected, found = outcome(make, plain), outcome(make, loop, slots=3)
-    same(expected[:2], found[:2])
+    assert same(expected[:2], found[:2])
     for one, two in zip(expected, found):
         torch.testing.assert_close(one, two, rtol=2e-6, atol=1e-6)
 
@@ -211,7 +204,7 @@ def test_generators_as_part_of_the_state_go_along():
 
         return [x], lambda run: run(body, (x, torch.Generator().manual_seed(3)), 12)[0].sum()
 
-    same(outcome(make, plain), outcome(make, loop, slots=2))
+    assert same(outcome(make, plain), outcome(make, loop, slots=2))
 
 
 def test_compiled_bodies_are_replayed_with_the_same_code():
@@ -230,5 +223,5 @@ def test_compiled_bodies_are_replayed_with_the_same_code():
 
     expected = outcome(make, plain)
     calls.clear()
-    same(expected, outcome(make, loop, slots=3))
+    assert same(expected, outcome(make, loop, slots=3))
     assert not calls, "nothing was compiled that a plain loop does not use"

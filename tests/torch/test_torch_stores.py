@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_torch_loop import outcome, same
+from test_torch_loop import outcome
 from torch_bodies import MODELS, plain
 
 import pebbling as pb
+from helpers import same
 from pebbling.store import Disk, Host, Memory
 from pebbling.torch import Tracked, loop
 
@@ -17,7 +18,7 @@ KNOWN = [make for make in MODELS if not make.__name__.startswith("while")]
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 def test_slots_in_host_memory(make):
     with Host() as store:
-        same(outcome(make, plain), outcome(make, loop, slots=3, store=store))
+        assert same(outcome(make, plain), outcome(make, loop, slots=3, store=store))
         assert store.keys() == []
 
 
@@ -25,7 +26,7 @@ def test_slots_in_host_memory(make):
 def test_a_schedule_with_two_tiers(make, tmp_path):
     schedule = pb.Hierarchical(20, [pb.Tier(2), pb.Tier(3, write=2, read=1)])
     with Disk(tmp_path) as store:
-        same(outcome(make, plain), outcome(make, loop, schedule=schedule, store=store))
+        assert same(outcome(make, plain), outcome(make, loop, schedule=schedule, store=store))
         assert store.keys() == []
 
 
@@ -39,7 +40,7 @@ def problem():
 @pytest.mark.parametrize("budget", ["1.2MB", "2MB", "20MB"])
 def test_bytes_beside_a_store(kind, budget):
     with kind() as store:
-        same(outcome(problem, plain), outcome(problem, loop, memory=budget, store=store))
+        assert same(outcome(problem, plain), outcome(problem, loop, memory=budget, store=store))
         assert store.keys() == []
 
 
@@ -112,7 +113,7 @@ def test_disk_behind_host(tmp_path):
         return [x], lambda run: run(lambda i, s: torch.sin(s) * 1.1, x, 40).sum()
 
     with Host(limit=20_000, behind=Disk(tmp_path)) as store:
-        same(outcome(make, plain), outcome(make, loop, slots=12, store=store))
+        assert same(outcome(make, plain), outcome(make, loop, slots=12, store=store))
         assert store.keys() == []
 
 

@@ -1,12 +1,7 @@
-"""Makes the shared modules of these tests importable under ``--import-mode=importlib``, and tests independent."""
-
-import sys
-from pathlib import Path
+"""Tests that know nothing of each other."""
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)

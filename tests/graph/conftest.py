@@ -1,6 +1,0 @@
-"""Makes the shared module of these tests importable under ``--import-mode=importlib``."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
