@@ -8,8 +8,8 @@ from torch import nn
 
 import pebbling as pb
 from pebbling.torch import Tracked, chain
-from pebbling.torch.costs import Costs, Module
-from pebbling.torch.fitting import Machine, fit
+from pebbling.torch.chains.costs import Costs, Module
+from pebbling.torch.chains.fitting import ByteMachine, fit
 
 
 class Residual(nn.Module):
@@ -183,7 +183,7 @@ def test_a_large_module_early_leaves_the_rest_to_small_ones():
     found = fit(costs, 560, 0)
     assert found.peak <= 560
     assert found.time <= 1.2 * 21 * 3.0
-    machine = Machine(costs, 0)
+    machine = ByteMachine(costs, 0)
     machine.run(iter(found.schedule))
     assert (machine.peak, machine.time) == (found.peak, found.time)
 

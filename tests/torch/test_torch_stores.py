@@ -55,7 +55,7 @@ def test_tapes_in_host_memory_take_no_replay(monkeypatch):
 
     expected = torch.autograd.grad(plain(body, x, 60, w).sum(), [x, w])
     # The choice goes by measured times; a link without cost makes it.
-    monkeypatch.setattr("pebbling.torch.beside._transfer", lambda store, state: (1e-9, 1e-9))
+    monkeypatch.setattr("pebbling.torch.loops.slow_tier._transfer", lambda store, state: (1e-9, 1e-9))
     with Host() as store:
         loop(body, x, 60, w, memory="2MB", store=store).sum().backward()
         calls.clear()
@@ -80,7 +80,7 @@ def test_tapes_in_host_memory_leave_the_memory(monkeypatch):
         def get(self, key):
             return torch.from_numpy(super().get(key))
 
-    monkeypatch.setattr("pebbling.torch.beside._transfer", lambda store, state: (1e-9, 1e-9))
+    monkeypatch.setattr("pebbling.torch.loops.slow_tier._transfer", lambda store, state: (1e-9, 1e-9))
     _, loss = problem()
     with Elsewhere() as store:
         loss(lambda *given: loop(*given, memory="2MB", store=store)).backward()

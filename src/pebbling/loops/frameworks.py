@@ -183,7 +183,7 @@ def _is_tensor(leaf: Leaf) -> bool:
 def torch_framework() -> Framework:
     """Programs on torch tensors: autograd follows them, and ``pebbling.torch`` runs the loop."""
     # Loops come before torch in the order of layers, and only a tensor reaches forward.
-    node: Any = import_module("pebbling.torch.node")
+    node: Any = import_module("pebbling.torch.loops.node")
 
     def level(leaf: Leaf) -> int:
         return int(_is_tensor(leaf) and leaf.requires_grad)

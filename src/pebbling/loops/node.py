@@ -22,6 +22,19 @@ class Outcome(NamedTuple):
     flag: Any
     steps: int
 
+    def flat(self) -> Leaves:
+        """All outputs one after the other: the state, the last step's, those of every step."""
+        return [*self.state, *self.outs, *[leaf for part in self.emitted for leaf in part]]
+
+    def like(self, flat: Leaves) -> Outcome:
+        """The same outcome with other outputs, given as ``flat`` gives them."""
+        width = len(self.state)
+        emitted, at = [], width + len(self.outs)
+        for part in self.emitted:
+            emitted.append(flat[at : at + len(part)])
+            at += len(part)
+        return self._replace(state=flat[:width], outs=flat[width : width + len(self.outs)], emitted=emitted)
+
 
 class Node:
     """One loop with its own derivatives, on the leaves that are differentiated; the others it knows."""
@@ -60,12 +73,12 @@ class Node:
         results = self.framework.engine.custom(self, inputs)
         outcome, self.outcome = self.outcome, None
         assert outcome is not None
-        flat = [*outcome.state, *outcome.outs, *[leaf for part in outcome.emitted for leaf in part]]
+        flat = outcome.flat()
         for place, result in zip(self.traced, results):
             flat[place] = result
         for place, keeper in self.same.items():
             flat[place] = flat[keeper]
-        return _shaped(flat, outcome)
+        return outcome.like(flat)
 
     def run(self, inputs: list[Any]) -> tuple[list[Any], Passage]:
         leaves, live = self._filled(inputs)
@@ -141,7 +154,7 @@ class Node:
     def _give(self, outcome: Outcome, final: list[bool]) -> list[Any]:
         """The outputs that carry a derivative; the rest is kept aside."""
         differentiable = self.framework.engine.differentiable
-        flat = [*outcome.state, *outcome.outs, *[leaf for part in outcome.emitted for leaf in part]]
+        flat = outcome.flat()
         carrying = [
             place for place, leaf in enumerate(flat) if (place >= self.width or final[place]) and differentiable(leaf)
         ]
@@ -150,7 +163,7 @@ class Node:
         results = [flat[place] for place in self.traced]
         for place in carrying:
             flat[place] = None
-        self.outcome = _shaped(flat, outcome)
+        self.outcome = outcome.like(flat)
         return results
 
 
@@ -187,13 +200,3 @@ def straight(program: Program, state: Leaves, consts: Leaves) -> Outcome:
             emitted.append(list(part))
         step += 1
     return Outcome(state, list(outs), emitted, flag, step)
-
-
-def _shaped(flat: Leaves, like: Outcome) -> Outcome:
-    """Flat outputs in the shape of an outcome."""
-    width, outs = len(like.state), len(like.outs)
-    emitted, at = [], width + outs
-    for part in like.emitted:
-        emitted.append(flat[at : at + len(part)])
-        at += len(part)
-    return Outcome(flat[:width], flat[width : width + outs], emitted, like.flag, like.steps)

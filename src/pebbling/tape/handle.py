@@ -10,8 +10,8 @@ import enum
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 if TYPE_CHECKING:
-    from .record import Chain
-    from .shelf import TapeSnapshot
+    from .record import RecordedChain
+    from .snapshots import TapeSnapshot
     from .tape import Tape
 
 
@@ -33,12 +33,12 @@ class Box:
         self.value, self.mark = value, mark
 
 
-class Node:
+class ValueNode:
     """Where a value was made, and who needs it."""
 
     __slots__ = ("alive", "box", "chain", "from_loop", "held", "index", "made", "mark", "pinned", "touched", "value")
 
-    def __init__(self, value: Any, chain: Chain | None, made: int, index: int, box: Box | None = None) -> None:
+    def __init__(self, value: Any, chain: RecordedChain | None, made: int, index: int, box: Box | None = None) -> None:
         self.value, self.chain, self.made, self.index, self.box = value, chain, made, index, box
         self.touched = made
         """The last step that read it."""
@@ -61,7 +61,7 @@ class Handle:
 
     __slots__ = ("__weakref__", "_node", "_tape", "_time")
 
-    def __init__(self, tape: Tape, node: Node, time: int) -> None:
+    def __init__(self, tape: Tape, node: ValueNode, time: int) -> None:
         self._tape, self._node, self._time = tape, node, time
 
     @property

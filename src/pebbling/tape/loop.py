@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PebblingError
-from .plan import Planner
+from .planner import LoopPlanner
 from .scope import Scope
 
 if TYPE_CHECKING:
     from .tape import Tape
 
 
-class Loop:
+class TapeLoop:
     """Goes over the items of a loop; the loop on the tape ends with it, wherever the user leaves it."""
 
-    def __init__(self, tape: Tape, items: Iterable[Any], length: int | None, planner: Planner) -> None:
+    def __init__(self, tape: Tape, items: Iterable[Any], length: int | None, planner: LoopPlanner) -> None:
         self._tape, self._length, self._planner = tape, length, planner
         self._items: Iterator[Any] = iter(items)
         self._scope: Scope | None = None

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from .handle import Box
-from .laid import Laid
+from .held import HeldStates
 from .ops import Op
 
 NEW, CUT, OUTER, EXTRA = range(4)
@@ -22,7 +22,7 @@ NEW, CUT, OUTER, EXTRA = range(4)
 Source: TypeAlias = tuple[int, int]
 
 
-class Call(NamedTuple):
+class OpCall(NamedTuple):
     """One op, or one loop (``op`` is ``None``, and its chain the extra at ``place``)."""
 
     op: Op | None
@@ -39,12 +39,12 @@ class Call(NamedTuple):
         return range(self.start, self.start + self.number)
 
 
-class Template:
+class StepTemplate:
     """One kind of step."""
 
     __slots__ = ("calls", "crossing", "ends", "given", "made")
 
-    def __init__(self, calls: tuple[Call, ...], made: int, ends: tuple[Source, ...], given: tuple[int, ...]) -> None:
+    def __init__(self, calls: tuple[OpCall, ...], made: int, ends: tuple[Source, ...], given: tuple[int, ...]) -> None:
         self.calls, self.made, self.ends = calls, made, ends
         self.given = given
         """Which extras are arrays from outside the tape."""
@@ -61,20 +61,20 @@ class Template:
         return ", ".join("a loop" if call.op is None else call.op.name for call in self.calls) or "nothing"
 
 
-class Chain:
+class RecordedChain:
     """A recorded sequence of steps: a loop, or all that a tape saw outside of loops."""
 
-    __slots__ = ("extras", "laid", "marks", "name", "offsets", "plan", "slow", "taps", "templates")
+    __slots__ = ("extras", "held", "marks", "name", "offsets", "plan", "slow", "taps", "templates")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.templates: list[Template] = []
+        self.templates: list[StepTemplate] = []
         self.extras: list[tuple[Any, ...]] = []
         self.marks = array("Q")
         self.offsets = array("Q")
         self.taps: dict[int, dict[int, Box]] = {}
         """By step, the values made in it that have a box."""
-        self.laid: Laid | None = None
+        self.held: HeldStates | None = None
         """What the recording itself left for the way back."""
         self.plan: Any = None
         """What finds the schedule of any later way back."""
@@ -84,7 +84,7 @@ class Chain:
     def __len__(self) -> int:
         return len(self.templates)
 
-    def add(self, template: Template, extras: tuple[Any, ...], marks: Iterable[int]) -> None:
+    def add(self, template: StepTemplate, extras: tuple[Any, ...], marks: Iterable[int]) -> None:
         """One more step."""
         if self.extras and same(self.extras[-1], extras):
             extras = self.extras[-1]
@@ -115,12 +115,12 @@ class Chain:
 
     def clear(self) -> None:
         """Let go of everything, in the loops inside as well."""
-        if self.laid is not None:
-            self.laid.drop()
-            self.laid = None
+        if self.held is not None:
+            self.held.drop()
+            self.held = None
         for extras in self.extras:
             for extra in extras:
-                if isinstance(extra, Chain):
+                if isinstance(extra, RecordedChain):
                     extra.clear()
         self.templates.clear()
         self.extras.clear()

@@ -15,19 +15,25 @@ import numpy as np
 from ..chain import Action, Advance, EndForward, Free, Record, Restore, Schedule, Snapshot, Turn
 from ..drive.tracing import Traced
 from ..errors import ReplayError
+from .derivative_order import DualValue, FirstOrder, SecondOrder
 from .handle import ABSENT, Box
-from .laid import Laid
+from .held import HeldStates
+from .liveness import CallPlan, ChainPlan, StepPlan
 from .marks import UNKNOWN, mark
-from .need import Item, Study, Variant
-from .orders import Dual, First, Second
-from .record import CUT, EXTRA, NEW, OUTER, Call, Chain
-from .shelf import Shelf
+from .record import CUT, EXTRA, NEW, OUTER, OpCall, RecordedChain
+from .snapshots import TapeSnapshots
 
 
-class Run:
+class ReplayRun:
     """What all passages of one pullback or hvp share."""
 
-    def __init__(self, order: First | Second, shelf: Shelf, plan: Callable[[Passage], Schedule], verify: bool) -> None:
+    def __init__(
+        self,
+        order: FirstOrder | SecondOrder,
+        shelf: TapeSnapshots,
+        plan: Callable[[ChainReplay], Schedule],
+        verify: bool,
+    ) -> None:
         """``plan`` gives the schedule of a chain that is swept again."""
         self.order, self.shelf, self.plan = order, shelf, plan
         self.verify = verify and not shelf.lossy
@@ -35,15 +41,15 @@ class Run:
         """Of boxes; those of leaves are the result."""
 
 
-class Passage:
+class ChainReplay:
     """One chain of a run, on the values of the loop's surroundings."""
 
-    def __init__(self, run: Run, chain: Chain, study: Study, outer: Sequence[Any]) -> None:
-        self.run, self.order, self.chain, self.study = run, run.order, chain, study
+    def __init__(self, run: ReplayRun, chain: RecordedChain, chain_plan: ChainPlan, outer: Sequence[Any]) -> None:
+        self.run, self.order, self.chain, self.chain_plan = run, run.order, chain, chain_plan
         self.outer = outer
         self.outer_cotangents: list[Any] = []
         self.cotangents: list[Any] = []
-        self.laid = Laid(len(chain), 1)
+        self.held = HeldStates(len(chain), 1)
 
     def through(self) -> list[Any]:
         """Go through the chain without keeping anything; the values that outlive it."""
@@ -55,7 +61,7 @@ class Passage:
     def sweep(self, schedule: Iterable[Action]) -> list[Any]:
         """Go through the chain and keep what the schedule asks for; the values that outlive it."""
         state: list[Any] = []
-        at, laid = 0, self.laid
+        at, held = 0, self.held
         actions = iter(schedule)
         action: Any
         for action in actions:
@@ -70,27 +76,27 @@ class Passage:
             elif kind is Snapshot:
                 self._store(action, state)
             elif kind is Free:
-                laid.slots.pop((action.tier, action.slot)).drop()
+                held.slots.pop((action.tier, action.slot)).drop()
             elif kind is EndForward:
                 break
-        laid.rest = actions
+        held.rest = actions
         if at < len(self.chain):
-            laid.working = at, state
+            held.working = at, state
             for step in range(at, len(self.chain)):
                 state = self.advance(step, state)
         return state
 
-    def back(self, laid: Laid, cotangents: list[Any], outer: Sequence[Any] = ()) -> list[Any]:
+    def back(self, held: HeldStates, cotangents: list[Any], outer: Sequence[Any] = ()) -> list[Any]:
         """Take the cotangents of the values that outlive the chain back to those of its surroundings.
 
         Those that the surroundings have already are given, so that sums are formed in the order of the program,
         however it is cut into loops. ``cotangents`` comes back empty.
         """
-        self.laid, self.cotangents, self.outer_cotangents = laid, list(cotangents), list(outer)
+        self.held, self.cotangents, self.outer_cotangents = held, list(cotangents), list(outer)
         cotangents.clear()
-        state = laid.working[1] if laid.working is not None else []
-        actions = laid.actions()
-        laid.working = None
+        state = held.working[1] if held.working is not None else []
+        actions = held.actions()
+        held.working = None
         action: Any
         for action in actions:
             kind = type(action)
@@ -105,19 +111,19 @@ class Passage:
             elif kind is Snapshot:
                 self._store(action, state)
             elif kind is Free:
-                laid.slots.pop(_place(action)).drop()
+                held.slots.pop(_place(action)).drop()
             elif kind is Record:
                 state = self._record(action.step, state)
             elif kind is not EndForward:
-                kept, env, inner = laid.tapes.pop(action.step)
+                kept, env, inner = held.tapes.pop(action.step)
                 self._reverse(action.step, kept, env, inner)
                 kept = env = inner = None
         return self.outer_cotangents
 
     def try_turn(self) -> int:
         """The most bytes that reversing the first step allocates."""
-        run = Run(self.order, self.run.shelf, self.run.plan, verify=False)
-        trial = Passage(run, self.chain, self.study, self.outer)
+        run = ReplayRun(self.order, self.run.shelf, self.run.plan, verify=False)
+        trial = ChainReplay(run, self.chain, self.chain_plan, self.outer)
         with Traced() as traced, np.errstate(all="ignore"):
             after = trial.advance(0, [])
             trial.cotangents = [self.order.doubled(value) for value in after]
@@ -128,42 +134,42 @@ class Passage:
 
     def advance(self, step: int, state: list[Any]) -> list[Any]:
         """The cut after a step, as far as it is needed."""
-        variant = self.study.at(step)
-        env, _ = self._forward(step, variant.advance, state, lay=False)
-        return self._carried(step, variant, state, env)
+        step_plan = self.chain_plan.at(step)
+        env, _ = self._forward(step, step_plan.advance, state, lay=False)
+        return self._carried(step, step_plan, state, env)
 
     def _record(self, step: int, state: list[Any]) -> list[Any]:
-        variant = self.study.at(step)
-        env, inner = self._forward(step, variant.turn, state, lay=True, keep=True)
-        self.laid.tapes[step] = (state, env, inner)
-        if any(kind == NEW and env[index] is ABSENT for _, (kind, index) in variant.carry):
+        step_plan = self.chain_plan.at(step)
+        env, inner = self._forward(step, step_plan.turn, state, lay=True, keep=True)
+        self.held.tapes[step] = (state, env, inner)
+        if any(kind == NEW and env[index] is ABSENT for _, (kind, index) in step_plan.carry):
             return self.advance(step, state)
-        return self._carried(step, variant, state, env)
+        return self._carried(step, step_plan, state, env)
 
     def _turn(self, step: int, state: list[Any]) -> None:
-        env, inner = self._forward(step, self.study.at(step).turn, state, lay=True)
+        env, inner = self._forward(step, self.chain_plan.at(step).turn, state, lay=True)
         self._reverse(step, state, env, inner)
 
-    def _carried(self, step: int, variant: Variant, state: list[Any], env: list[Any]) -> list[Any]:
+    def _carried(self, step: int, step_plan: StepPlan, state: list[Any], env: list[Any]) -> list[Any]:
         after: list[Any] = [ABSENT] * len(self.chain.templates[step].ends)
-        for place, (kind, index) in variant.carry:
+        for place, (kind, index) in step_plan.carry:
             after[place] = env[index] if kind == NEW else state[index]
         return after
 
     def _store(self, action: Snapshot, state: list[Any]) -> None:
         run = self.run
-        self.laid.slots[_place(action)] = run.shelf.put(action.step, list(state), action.tier == self.chain.slow)
+        self.held.slots[_place(action)] = run.shelf.put(action.step, list(state), action.tier == self.chain.slow)
 
     def _restore(self, action: Restore) -> list[Any]:
-        state = self.laid.slots[_place(action)].get()
+        state = self.held.slots[_place(action)].get()
         if self.run.verify and action.step:
             self._compare(action.step - 1, state, "was changed while it was kept")
-        needed = self.study.at(action.step).needed if action.step < len(self.chain) else ()
+        needed = self.chain_plan.at(action.step).needed if action.step < len(self.chain) else ()
         return [value if place in needed else ABSENT for place, value in enumerate(state)]
 
     def _forward(
-        self, step: int, items: Iterable[Item], state: list[Any], lay: bool, keep: bool = False
-    ) -> tuple[list[Any], dict[int, tuple[Passage, Laid]]]:
+        self, step: int, items: Iterable[CallPlan], state: list[Any], lay: bool, keep: bool = False
+    ) -> tuple[list[Any], dict[int, tuple[ChainReplay, HeldStates]]]:
         """Run calls of a step again; the values made in it, and the loops in it that are ready to go back."""
         chain, order = self.chain, self.order
         template, extras, taps = chain.templates[step], chain.extras[step], chain.taps.get(step)
@@ -171,22 +177,22 @@ class Passage:
         if taps is not None and not order.tangents:
             for index, box in taps.items():
                 env[index] = box.value
-        inner: dict[int, tuple[Passage, Laid]] = {}
-        for item in items:
-            call = item.call
+        inner: dict[int, tuple[ChainReplay, HeldStates]] = {}
+        for call_plan in items:
+            call = call_plan.call
             if call.op is not None:
-                if item.run:
+                if call_plan.run:
                     x = [self._fetch(source, env, state, extras) for source in call.sources]
                     statics = {name: extras[place] for name, place in call.statics}
                     boxes = [taps.get(index) if taps is not None else None for index in call.outputs]
                     env[call.start : call.start + call.number] = order.forward(call.op, call.single, x, statics, boxes)
                     x = []
-            elif lay or item.run or order.tangents:
-                found = self._forward_loop(item, env, state, extras, taps, lay)
+            elif lay or call_plan.run or order.tangents:
+                found = self._forward_loop(call_plan, env, state, extras, taps, lay)
                 if found is not None:
                     inner[call.start] = found
             if not keep:
-                for index in item.done:
+                for index in call_plan.done:
                     env[index] = ABSENT
         if self.run.verify:
             self._compare(step, [env[index] if kind == NEW else ABSENT for kind, index in template.ends])
@@ -194,45 +200,52 @@ class Passage:
 
     def _forward_loop(
         self,
-        item: Item,
+        call_plan: CallPlan,
         env: list[Any],
         state: list[Any],
         extras: tuple[Any, ...],
         taps: dict[int, Box] | None,
         lay: bool,
-    ) -> tuple[Passage, Laid] | None:
-        call, chain = item.call, extras[item.call.place]
-        assert item.study is not None
-        needed = item.study.outer_needed
+    ) -> tuple[ChainReplay, HeldStates] | None:
+        call, chain = call_plan.call, extras[call_plan.call.place]
+        assert call_plan.chain_plan is not None
+        needed = call_plan.chain_plan.outer_needed
         outer = [
             self._fetch(source, env, state, extras) if place in needed else ABSENT
             for place, source in enumerate(call.sources)
         ]
-        passage = Passage(self.run, chain, item.study, outer)
-        laid = None
-        if lay and item.reverse:
-            laid, chain.laid = chain.laid, None
-            if laid is None or item.run or self.order.tangents:
-                if laid is not None:
-                    laid.drop()
-                outputs = passage.sweep(self.run.plan(passage))
-                laid = passage.laid
+        replay = ChainReplay(self.run, chain, call_plan.chain_plan, outer)
+        held = None
+        if lay and call_plan.reverse:
+            held, chain.held = chain.held, None
+            if held is None or call_plan.run or self.order.tangents:
+                if held is not None:
+                    held.drop()
+                outputs = replay.sweep(self.run.plan(replay))
+                held = replay.held
             else:
                 outputs = []
         else:
-            outputs = passage.through()
+            outputs = replay.through()
         for index, value in zip(call.outputs, outputs):
             env[index] = value
-            if isinstance(value, Dual) and isinstance(self.order, Second) and taps is not None and index in taps:
+            if (
+                isinstance(value, DualValue)
+                and isinstance(self.order, SecondOrder)
+                and taps is not None
+                and index in taps
+            ):
                 self.order.along[taps[index]] = value.tangent
-        return None if laid is None else (passage, laid)
+        return None if held is None else (replay, held)
 
-    def _reverse(self, step: int, state: list[Any], env: list[Any], inner: dict[int, tuple[Passage, Laid]]) -> None:
+    def _reverse(
+        self, step: int, state: list[Any], env: list[Any], inner: dict[int, tuple[ChainReplay, HeldStates]]
+    ) -> None:
         """Take the cotangents of the cut after a step to the cut before it."""
         chain, order, run = self.chain, self.order, self.run
         template, extras = chain.templates[step], chain.extras[step]
-        turn = self.study.at(step).turn
-        if run.verify and any(item.reverse for item in turn):
+        turn = self.chain_plan.at(step).turn
+        if run.verify and any(call_plan.reverse for call_plan in turn):
             self._compare_given(step)
         into: list[list[Any]] = [[None] * template.made, [None] * chain.width(step), self.outer_cotangents]
         cotangents, self.cotangents = self.cotangents, []
@@ -242,17 +255,19 @@ class Passage:
         made = into[NEW]
         for index, box in chain.taps.get(step, {}).items():
             made[index] = order.add(made[index], run.cotangents.pop(box, None))
-        for item in reversed(turn):
-            call, outputs = item.call, slice(item.call.start, item.call.start + item.call.number)
-            if item.reverse:
+        for call_plan in reversed(turn):
+            call, outputs = call_plan.call, slice(call_plan.call.start, call_plan.call.start + call_plan.call.number)
+            if call_plan.reverse:
                 g, made[outputs] = made[outputs], [None] * call.number
                 if call.op is None:
-                    ready = inner.pop(call.start, None) or self._forward_loop(item, env, state, extras, None, lay=True)
+                    ready = inner.pop(call.start, None) or self._forward_loop(
+                        call_plan, env, state, extras, None, lay=True
+                    )
                     assert ready is not None
-                    passage, laid = ready
+                    replay, held = ready
                     env[outputs] = [ABSENT] * call.number
                     del ready
-                    found = passage.back(laid, g, _taken(call, into))
+                    found = replay.back(held, g, _taken(call, into))
                 elif all(part is None for part in g):
                     found = []
                 else:
@@ -266,7 +281,7 @@ class Passage:
             env[outputs] = [ABSENT] * call.number
         self.cotangents = into[CUT]
 
-    def _deposit(self, call: Call, found: Sequence[Any], into: list[list[Any]], extras: tuple[Any, ...]) -> None:
+    def _deposit(self, call: OpCall, found: Sequence[Any], into: list[list[Any]], extras: tuple[Any, ...]) -> None:
         order, cotangents = self.order, self.run.cotangents
         for (kind, index), cotangent in zip(call.sources, found):
             if cotangent is None:
@@ -315,7 +330,7 @@ class Passage:
         )
 
 
-def _taken(call: Call, into: list[list[Any]]) -> list[Any]:
+def _taken(call: OpCall, into: list[list[Any]]) -> list[Any]:
     """The cotangents that the sources of a loop have so far, to be put back when the loop has added its own."""
     taken = []
     for kind, index in call.sources:

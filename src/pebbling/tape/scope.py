@@ -13,26 +13,26 @@ from collections.abc import Sequence
 from sys import getsizeof
 from typing import Any, NamedTuple
 
-from .handle import Box, Node
-from .laying import Laying
+from .handle import Box, ValueNode
 from .marks import is_array, mark
 from .ops import Op
-from .record import CUT, EXTRA, NEW, OUTER, Call, Chain, Template, same
+from .record import CUT, EXTRA, NEW, OUTER, OpCall, RecordedChain, StepTemplate, same
+from .recorder import Recorder
 
 WINDOW = 16
 _RECORDED = 64  # bytes of the references that a step takes
 
 
-class Ended(NamedTuple):
+class EndedStep(NamedTuple):
     """A step that has ended, and waits for the next one to end to know what outlives it."""
 
     step: int
-    calls: tuple[Call, ...]
+    calls: tuple[OpCall, ...]
     extras: tuple[Any, ...]
     given: tuple[int, ...]
     marks: list[int]
     made: int
-    places: dict[Node, int]
+    places: dict[ValueNode, int]
 
 
 class Scope:
@@ -40,30 +40,30 @@ class Scope:
 
     def __init__(
         self,
-        chain: Chain,
+        chain: RecordedChain,
         parent: Scope | None,
-        templates: dict[Any, Template],
+        templates: dict[Any, StepTemplate],
         verify: bool,
-        laying: Laying | None,
+        recorder: Recorder | None,
     ) -> None:
         self.chain, self.parent, self._templates, self._verify = chain, parent, templates, verify
-        self.laying = laying
+        self.recorder = recorder
         self.step = 0
-        self.outer: dict[Node, int] = {}
+        self.outer: dict[ValueNode, int] = {}
         self.outer_sources: list[tuple[int, Any]] = []
-        self._cut: list[Node] = []
-        self._ended: Ended | None = None
+        self._cut: list[ValueNode] = []
+        self._ended: EndedStep | None = None
         self._begin()
 
     def _begin(self) -> None:
-        self._calls: list[Call] = []
-        self._made: list[Node] = []
+        self._calls: list[OpCall] = []
+        self._made: list[ValueNode] = []
         self._extras: list[Any] = []
         self._given: list[int] = []
         self._marks: list[int] = []
-        self._taping = self.laying is not None and self.laying.taping(self.step)
+        self._taping = self.recorder is not None and self.recorder.taping(self.step)
 
-    def source(self, node: Node) -> tuple[int, Any]:
+    def source(self, node: ValueNode) -> tuple[int, Any]:
         """Where a value is for the step at hand; one of the cut by its node, until its place is known."""
         home = self._home(node)
         if home is None or (node.box is not None and node.made != home.step):
@@ -77,14 +77,14 @@ class Scope:
             return CUT, node
         return EXTRA, self.extra(retain(node))
 
-    def _home(self, node: Node) -> Scope | None:
+    def _home(self, node: ValueNode) -> Scope | None:
         """The recording that the value belongs to, if it is this one or one around it."""
         scope: Scope | None = self
         while scope is not None and scope.chain is not node.chain:
             scope = scope.parent
         return scope
 
-    def _from_outside(self, node: Node) -> tuple[int, Any]:
+    def _from_outside(self, node: ValueNode) -> tuple[int, Any]:
         if node not in self.outer:
             assert self.parent is not None
             source = self.parent.source(node)
@@ -108,22 +108,22 @@ class Scope:
 
     def call(
         self, op: Op, single: bool, sources: Sequence[tuple[int, Any]], statics: dict[str, Any], outputs: Sequence[Any]
-    ) -> list[Node]:
+    ) -> list[ValueNode]:
         """Record an op that has run; the nodes of its outputs."""
         named = tuple((name, self.extra(value)) for name, value in statics.items())
         start = len(self._made)
-        self._calls.append(Call(op, single, tuple(sources), named, -1, start, len(outputs)))
-        nodes = [Node(value, self.chain, self.step, start + i) for i, value in enumerate(outputs)]
+        self._calls.append(OpCall(op, single, tuple(sources), named, -1, start, len(outputs)))
+        nodes = [ValueNode(value, self.chain, self.step, start + i) for i, value in enumerate(outputs)]
         for node in nodes:
             node.pinned = self._taping
         self._made += nodes
         return nodes
 
-    def loop(self, inner: Scope, outputs: Sequence[Node]) -> None:
+    def loop(self, inner: Scope, outputs: Sequence[ValueNode]) -> None:
         """Record a loop that has ended; its outputs become values made in this step."""
         start = len(self._made)
         place = self.extra(inner.chain)
-        self._calls.append(Call(None, False, tuple(inner.outer_sources), (), place, start, len(outputs)))
+        self._calls.append(OpCall(None, False, tuple(inner.outer_sources), (), place, start, len(outputs)))
         for i, node in enumerate(outputs):
             node.chain, node.made, node.index, node.touched = self.chain, self.step, start + i, self.step
             node.pinned = self._taping
@@ -133,17 +133,19 @@ class Scope:
     def boundary(self) -> None:
         """A step has ended."""
         step = self.step
-        stays: list[Node] = []
-        leaves: list[Node] = []
+        stays: list[ValueNode] = []
+        leaves: list[ValueNode] = []
         for node in self._cut:
             read = node.touched == step or (node.alive and step - node.touched < WINDOW)
             (stays if read else leaves).append(node)
         places = {node: place for place, node in enumerate(stays)}
         self._seal(places)
-        if self.laying is not None:
-            self.laying.reach(step, stays, [node.value for node in self._made] if self._taping else [])
+        if self.recorder is not None:
+            self.recorder.reach(step, stays, [node.value for node in self._made] if self._taping else [])
         calls = tuple(call._replace(sources=_placed(call.sources, places)) for call in self._calls)
-        self._ended = Ended(step, calls, tuple(self._extras), tuple(self._given), self._marks, len(self._made), places)
+        self._ended = EndedStep(
+            step, calls, tuple(self._extras), tuple(self._given), self._marks, len(self._made), places
+        )
         for node in leaves:
             for snapshot, place in node.held or ():
                 if snapshot.step > node.touched:
@@ -166,7 +168,7 @@ class Scope:
         self.step += 1
         self._begin()
 
-    def close(self) -> list[Node]:
+    def close(self) -> list[ValueNode]:
         """The loop has ended after a step: the values that outlive it."""
         outputs = [node for node in self._cut if node.alive]
         for node in self._cut:
@@ -189,10 +191,10 @@ class Scope:
         size = _RECORDED + 8 * (len(self._marks) + len(self._made))
         if same(own, before):
             return size
-        chains = [extra for extra in own if isinstance(extra, Chain)]
+        chains = [extra for extra in own if isinstance(extra, RecordedChain)]
         return size + sum(map(getsizeof, [self._extras, *own])) + sum(_RECORDED * (10 + len(chain)) for chain in chains)
 
-    def _seal(self, places: dict[Node, int]) -> None:
+    def _seal(self, places: dict[ValueNode, int]) -> None:
         """Write down the step before this one: the cut after it is known."""
         ended = self._ended
         if ended is None:
@@ -202,11 +204,11 @@ class Scope:
         key = ended.calls, ended.made, ends, ended.given
         template = self._templates.get(key)
         if template is None:
-            template = self._templates[key] = Template(*key)
+            template = self._templates[key] = StepTemplate(*key)
         self.chain.add(template, ended.extras, [*ended.marks, *[node.mark or 0 for node in new]])
 
 
-def retain(node: Node) -> Box:
+def retain(node: ValueNode) -> Box:
     """Give a value a box, so that it is never replayed."""
     box = node.box = Box(node.value)
     assert node.chain is not None
@@ -214,5 +216,5 @@ def retain(node: Node) -> Box:
     return box
 
 
-def _placed(sources: Sequence[tuple[int, Any]], places: dict[Node, int]) -> tuple[tuple[int, int], ...]:
+def _placed(sources: Sequence[tuple[int, Any]], places: dict[ValueNode, int]) -> tuple[tuple[int, int], ...]:
     return tuple((kind, places[index]) if kind == CUT else (kind, index) for kind, index in sources)

@@ -15,18 +15,18 @@ from ..drive.settle import Budget
 from ..errors import PebblingError, ReplayError
 from ..store import Store
 from .convert import framework, like, shape
+from .derivative_order import DualValue, FirstOrder, SecondOrder
 from .foreign import as_list
-from .handle import Box, Handle, Node
-from .loop import Loop
+from .handle import Box, Handle, ValueNode
+from .loop import TapeLoop
 from .marks import UNKNOWN, mark
 from .ops import RETAIN, Op
-from .orders import Dual, First, Second
-from .plan import Planner
-from .record import EXTRA, Chain, Template
+from .planner import LoopPlanner
+from .record import EXTRA, RecordedChain, StepTemplate
 from .results import gradients
 from .root import way_back
 from .scope import Scope, retain
-from .shelf import Shelf
+from .snapshots import TapeSnapshots
 
 KEEP = ("all", "cheap", "none")
 
@@ -74,20 +74,20 @@ class Tape:
         self._store, self._verify = store, bool(verify)
         self._keep = keep or ("all" if memory is None else "none")
         self._time = 0
-        self._shelf = Shelf(store)
+        self._shelf = TapeSnapshots(store)
         self._begin()
 
     def _begin(self) -> None:
         self._failed: Exception | None = None
-        self._templates: dict[Any, Template] = {}
+        self._templates: dict[Any, StepTemplate] = {}
         self._leaves: list[tuple[Box, ref[Handle]]] = []
-        self._loops: list[Chain] = []
+        self._loops: list[RecordedChain] = []
         budget = Budget(self._budget.slots, self._budget.memory)
-        planner = Planner(budget, self._store, "what is outside of loops")
-        root = Chain(planner.name)
+        planner = LoopPlanner(budget, self._store, "what is outside of loops")
+        root = RecordedChain(planner.name)
         root.plan, root.slow = planner, planner.slow
-        laying = planner.outside(self._shelf)
-        self._root = Scope(root, None, self._templates, self._verify, laying)
+        recorder = planner.outside(self._shelf)
+        self._root = Scope(root, None, self._templates, self._verify, recorder)
         self._scopes = [self._root]
 
     def leaf(self, value: Any) -> Handle:
@@ -95,13 +95,13 @@ class Tape:
         if isinstance(value, Handle):
             raise PebblingError("a leaf is made of a value, and this is a handle: use it as it is, or take its .value")
         box = Box(value, mark(value) if self._verify else 0)
-        handle = Handle(self, Node(value, None, 0, 0, box), self._time)
+        handle = Handle(self, ValueNode(value, None, 0, 0, box), self._time)
         self._leaves.append((box, ref(handle)))
         return handle
 
     def loop(
         self, items: Iterable[Any] | None = None, *, slots: int | None = None, schedule: Schedule | Online | None = None
-    ) -> Loop:
+    ) -> TapeLoop:
         """Iterate over ``items`` (without them 0, 1, 2, … until ``break``); each turn is a step with snapshots.
 
         ``slots`` or ``schedule`` are for this loop in place of what the tape was told. Leaving the loop
@@ -116,14 +116,14 @@ class Tape:
         budget = Budget(slots, None, schedule) if given else self._budget
         inside = len(self._scopes) > 1
         name = f"a loop in {self._scopes[-1].chain.name}" if inside else f"loop {len(self._loops)} of the tape"
-        return Loop(self, items, length, Planner(budget, self._store, name))
+        return TapeLoop(self, items, length, LoopPlanner(budget, self._store, name))
 
     def pullback(self, y: Handle, seed: Any = None) -> dict[Handle, Any]:
         """The gradient of ``y`` with respect to every leaf, by leaf; ``seed`` is the cotangent of ``y``.
 
         A result that is not a single number needs a seed of its shape. Can be called any number of times.
         """
-        order = First()
+        order = FirstOrder()
         with self._going_back(y) as box:
             found = way_back(self, order, box, self._seed(y, seed))
         return gradients(self._leaves, found, [seed])
@@ -132,16 +132,16 @@ class Tape:
         self, y: Handle, tangents: Mapping[Handle, Any], seed: Any = None
     ) -> tuple[dict[Handle, Any], dict[Handle, Any]]:
         """The gradient of ``y`` and its derivative along ``tangents`` (by leaf; those left out are zero)."""
-        order = Second()
+        order = SecondOrder()
         for leaf, tangent in tangents.items():
             box = self._leaf_box(leaf)
             order.along[box] = _fitting(tangent, box.value, "the tangent of a leaf")
         with self._going_back(y) as result:
             for chain in self._loops:
-                if chain.laid is not None:
-                    chain.laid.drop()
-                    chain.laid = None
-            found = way_back(self, order, result, Dual(self._seed(y, seed), None))
+                if chain.held is not None:
+                    chain.held.drop()
+                    chain.held = None
+            found = way_back(self, order, result, DualValue(self._seed(y, seed), None))
         given = [seed, *tangents.values()]
         values = {box: part.value for box, part in found.items() if part is not None}
         changes = {box: part.tangent for box, part in found.items() if part is not None}
@@ -150,8 +150,8 @@ class Tape:
     def free(self) -> None:
         """Let go of all that was recorded. Handles made before are of no use; new leaves begin anew."""
         for scope in self._scopes:
-            if scope.laying is not None:
-                scope.laying.drop()
+            if scope.recorder is not None:
+                scope.recorder.drop()
             scope.chain.clear()
         self._time += 1
         self._shelf.clear()
@@ -192,32 +192,32 @@ class Tape:
     def _stays(self, op: Op) -> bool:
         return self._keep == "all" or (self._keep == "cheap" and op.cost != "cheap")
 
-    def _enter(self, planner: Planner, length: int | None) -> Scope:
-        chain, outermost = Chain(planner.name), len(self._scopes) == 1
+    def _enter(self, planner: LoopPlanner, length: int | None) -> Scope:
+        chain, outermost = RecordedChain(planner.name), len(self._scopes) == 1
         chain.plan, chain.slow = planner, planner.slow
-        laying = None
+        recorder = None
         if outermost:
             self._make_room(planner, length)
-            laying = planner.laying(self._shelf, length, lambda: scope)
+            recorder = planner.recorder(self._shelf, length, lambda: scope)
             self._loops.append(chain)
-        scope = Scope(chain, self._scopes[-1], self._templates, self._verify, laying)
+        scope = Scope(chain, self._scopes[-1], self._templates, self._verify, recorder)
         self._scopes.append(scope)
         return scope
 
-    def _make_room(self, planner: Planner, length: int | None) -> None:
+    def _make_room(self, planner: LoopPlanner, length: int | None) -> None:
         """Snapshots of a loop that is over make way for those of the next one, so that both share the slots."""
         budget = planner.budget
         if budget.slots is None and budget.memory is None:
             return
         left = 0
         if budget.memory is not None and self._root.chain.plan.thinned is not None:
-            self._root.chain.plan.thinned.laid.thin(0)
+            self._root.chain.plan.thinned.held.thin(0)
         if budget.slots is not None and length is not None:
             left = max(0, budget.slots - length)
         for chain in reversed(self._loops):
-            if chain.laid is not None:
-                chain.laid.thin(left)
-                left = max(0, left - len(chain.laid.slots))
+            if chain.held is not None:
+                chain.held.thin(left)
+                left = max(0, left - len(chain.held.slots))
 
     def _is_open(self, scope: Scope) -> bool:
         return any(scope is other for other in self._scopes)
@@ -234,12 +234,12 @@ class Tape:
         self._scopes.pop()
         outputs, parent = scope.close(), self._scopes[-1]
         if not len(scope.chain):
-            if scope.laying is not None:
-                scope.laying.drop()
+            if scope.recorder is not None:
+                scope.recorder.drop()
             return
-        if scope.laying is not None:
-            scope.chain.laid = scope.laying.finish(len(scope.chain))
-            scope.laying = None  # it may know the scope, and a circle of the two would outlive the tape
+        if scope.recorder is not None:
+            scope.chain.held = scope.recorder.finish(len(scope.chain))
+            scope.recorder = None  # it may know the scope, and a circle of the two would outlive the tape
         parent.loop(scope, outputs)
         if parent is self._root:
             thinned, measured = self._root.chain.plan.thinned, scope.chain.plan.measured
@@ -271,9 +271,9 @@ class Tape:
             yield box
         except BaseException:
             for chain in self._loops:
-                if chain.laid is not None:
-                    chain.laid.drop()
-                    chain.laid = None
+                if chain.held is not None:
+                    chain.held.drop()
+                    chain.held = None
             self._shelf.clear()
             raise
         finally:

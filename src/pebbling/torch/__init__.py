@@ -1,7 +1,7 @@
 """PyTorch: loops and chains of modules whose gradients fit a budget."""
 
-from .chain import Chain, chain
-from .loop import loop
+from .chains import Chain, chain
+from .loops import loop
 from .models import fit, plan
 from .tracked import Tracked
 
