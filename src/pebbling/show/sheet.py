@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ..chain import Hierarchical, Mixed, Periodic, Plan, Revolve, Schedule, Staged, StoreAll, Tier, Uneven
+from ..chain import Hierarchical, Mixed, Periodic, Plan, Revolve, Runs, Schedule, Staged, StoreAll, Tier, Uneven
 from ..chain.online import Ended
 from ..drive import Report
 from .clock import durations
@@ -15,7 +15,8 @@ from .scale import scale_of
 from .words import describe, tier_names
 
 _FAMILIES: dict[str, type[Schedule]] = {
-    family.__name__: family for family in (StoreAll, Revolve, Periodic, Mixed, Staged, Hierarchical, Ended, Uneven)
+    family.__name__: family
+    for family in (StoreAll, Revolve, Periodic, Mixed, Staged, Hierarchical, Ended, Runs, Uneven)
 }
 
 
