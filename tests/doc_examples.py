@@ -26,7 +26,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n?^```output\n(?P<output>.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^```python\n(?P<code>.*?)^```\n(?:\n?^```output\n(?P<output>.*?)^```\n)?",
+    re.DOTALL | re.MULTILINE,
+)
 SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
