@@ -112,7 +112,7 @@ def hvp(f: Callable[..., Any], argnums: int = 0) -> Callable[..., Tree]:
     def product(*args: Any, **kwargs: Any) -> Tree:
         if len(args) < 2:
             raise TypeError(
-                f"hvp(f) takes the arguments of f and, after them, a direction, as in hvp(f)(x, v); it was given {len(args)}"
+                f"hvp(f) takes the arguments of f and then a direction, as in hvp(f)(x, v); it was given {len(args)}"
             )
         *args_of_f, direction = args
         place = _place(argnums, len(args_of_f))
@@ -153,9 +153,7 @@ def _run(f: Callable[..., Tree], leaves: list[Any], rebuild: Any, kwargs: dict[s
 
 def _place(argnum: int, count: int) -> int:
     if not -count <= argnum < count:
-        raise ValueError(
-            f"argnums={argnum} asks for the derivative by an argument that was not given: there were {count} arguments"
-        )
+        raise ValueError(f"argnums={argnum} names an argument that was not given: there were {count} arguments")
     return range(count)[argnum]
 
 
