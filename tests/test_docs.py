@@ -1,32 +1,64 @@
-"""Every example in the README and the docs runs."""
+"""Every example in the README and the docs runs, and prints what the page says that it prints."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def _load(name: str):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+doc_examples = _load("doc_examples")
+WITH_CODE = [page for page in PAGES if any(doc_examples.examples(page.read_text()))]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_the_examples_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text = page.read_text()
     scope: dict[str, object] = {"__name__": "__main__"}
-    for match in EXAMPLE.finditer(text):
-        line = text[: match.start()].count("\n") + 1
-        exec(compile("\n" * line + match[1], str(page), "exec"), scope)
+    for example in doc_examples.examples(page.read_text()):
+        printed = doc_examples.run(page, example, scope)
+        assert example.agrees(printed), (
+            f"{page.name}:{example.line} prints\n{printed}\nand the page shows\n{example.output}"
+        )
+
+
+def test_an_output_that_differs_is_found() -> None:
+    shown = "```python\nprint(6 * 7)\n```\n```output\n{}\n```\n"
+    right, elided, wrong = (next(iter(doc_examples.examples(shown.format(text)))) for text in ("42", "4...", "43"))
+    printed = doc_examples.run(Path("page.md"), right, {})
+    assert right.agrees(printed)
+    assert elided.agrees(printed)
+    assert not wrong.agrees(printed)
+
+
+def test_no_output_block_is_left_without_its_code() -> None:
+    for page in PAGES:
+        text = page.read_text()
+        assert text.count("```output") == sum(each.output is not None for each in doc_examples.examples(text)), page
 
 
 def test_there_are_examples() -> None:
-    assert sum(len(EXAMPLE.findall(page.read_text())) for page in PAGES) >= 15
+    assert sum(len(list(doc_examples.examples(page.read_text()))) for page in PAGES) >= 60
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_to_files_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target

@@ -236,3 +236,8 @@ except pb.PebblingError as error:
     printed = on_ranks(3, str(tmp_path / "program.py"), str(tmp_path), timeout=60)
     for rank in range(3):
         assert f"rank {rank}: the plan differs between ranks [[0, 2], [1]]; rank {rank} has" in printed
+
+
+def test_the_gallery_shows_every_example():
+    shown = re.findall(r"\.\./examples/(\w+\.py)", (EXAMPLES.parent / "docs" / "gallery.md").read_text())
+    assert sorted(shown) == sorted(path.name for path in EXAMPLES.glob("*.py"))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from ..errors import PebblingError
+from ..signature import check_call
 from ..tree import Structure, flatten, paths, unflatten
 from ..tree.structure import node_of
 
@@ -65,6 +66,9 @@ class Trees:
         self.items = steps if isinstance(steps, range) else None
         self.length = len(steps) if isinstance(steps, range) else None
         assert arguments is not None
+        check_call(body, "body", ("step", "state"), len(arguments[2]))
+        if self.more is not None:
+            check_call(self.more, "the predicate", ("state", "step"))
         self.simple = all(child is None for child in arguments[2])
 
     def goes_on(self, state: Leaves, step: int) -> bool:
@@ -75,9 +79,14 @@ class Trees:
         body = self.body
         args = consts if self.simple else unflatten(self.arguments, consts)
         tree = state[0] if self.structure is None else unflatten(self.structure, state)
+        none_given = tree is None
         state.clear()
         for item in range(start, stop) if self.items is None else self.items[start:stop]:
             tree = body(item, tree, *args)
+        if tree is None and not none_given:
+            raise PebblingError(
+                f"the body {self.where()} returned None: body(i, state, *args) must return the next state"
+            )
         if self.structure is None and node_of(type(tree)) is None:
             return [tree]
         leaves, structure = flatten(tree)

@@ -103,6 +103,9 @@ def plain_function(f: Callable[..., Any]) -> FunctionType:
         return f
     if inspect.ismethod(f):
         raise TypeError(f"decorate the function {f.__qualname__} in its class, not the bound method")
+    if isinstance(f, int | float | str):
+        keyword = "memory" if isinstance(f, str) else "slots"
+        raise TypeError(f"options of checkpoint are given by name: checkpoint({keyword}={f!r})")
     raise TypeError(f"checkpoint takes a function defined with def, not {f!r}")
 
 

@@ -84,6 +84,15 @@ class Handle:
             "which the tape does not follow"
         )
 
+    def _no_operator(self, *_: Any) -> NoReturn:
+        raise TypeError(
+            "a handle of a tape has no operators: write an op that does it, and call that "
+            "(@pb.op def add(a, b): return a + b)"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _no_operator
+    __pow__ = __rpow__ = __matmul__ = __rmatmul__ = __neg__ = __getitem__ = __lt__ = __gt__ = _no_operator
+
     def __bool__(self) -> NoReturn:
         raise TypeError("a handle of a tape is neither true nor false: ask its .value")
 

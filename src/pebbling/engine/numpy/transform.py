@@ -67,7 +67,7 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
     chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def with_gradient(*args: Any, **kwargs: Any) -> tuple[Any, Tree]:
-        places = [range(len(args))[i] for i in chosen]
+        places = [_place(i, len(args)) for i in chosen]
         leaves, rebuild = _arguments(tuple(args[i] for i in places), places)
 
         def of_chosen(*new: Any, **kwargs: Any) -> Any:
@@ -110,8 +110,12 @@ def hvp(f: Callable[..., Any], argnums: int = 0) -> Callable[..., Tree]:
     gradient = grad(f, argnums)
 
     def product(*args: Any, **kwargs: Any) -> Tree:
+        if len(args) < 2:
+            raise TypeError(
+                f"hvp(f) takes the arguments of f and then a direction, as in hvp(f)(x, v); it was given {len(args)}"
+            )
         *args_of_f, direction = args
-        place = range(len(args_of_f))[argnums]
+        place = _place(argnums, len(args_of_f))
 
         def of_one(x: Any) -> Tree:
             return gradient(*args_of_f[:place], x, *args_of_f[place + 1 :], **kwargs)
@@ -147,12 +151,30 @@ def _run(f: Callable[..., Tree], leaves: list[Any], rebuild: Any, kwargs: dict[s
     return *run_taped(tape, step, leaves), shape[0]
 
 
+def _place(argnum: int, count: int) -> int:
+    if not -count <= argnum < count:
+        raise ValueError(f"argnums={argnum} names an argument that was not given: there were {count} arguments")
+    return range(count)[argnum]
+
+
+FRONT_ENDS = {
+    "torch": "torch tensors are differentiated by torch: call .backward(), or torch.func.grad(f); loops of "
+    "pebbling.torch.loop and @pb.checkpoint work there",
+    "jax": "JAX arrays are differentiated by JAX: jax.grad(f); loops of pebbling.jax and @pb.checkpoint work there",
+    "jaxlib": "JAX arrays are differentiated by JAX: jax.grad(f); loops of pebbling.jax and @pb.checkpoint work there",
+    "autograd": "boxes of autograd are differentiated by autograd.grad(f); pb.loop and @pb.checkpoint work there",
+}
+"""Where arrays of other packages are differentiated."""
+
+
 def _arguments(args: tuple[Tree, ...], places: Sequence[int] | None = None) -> tuple[list[Any], Any]:
     leaves, rebuild = flatten(args)
     if all(differentiable(leaf) for leaf in leaves):
         return leaves, rebuild
     names = [path for i, arg in enumerate(args) for path in paths(arg, f"argument {places[i] if places else i}")]
     name, leaf = next((name, leaf) for name, leaf in zip(names, leaves) if not differentiable(leaf))
+    if (way := FRONT_ENDS.get(type(leaf).__module__.partition(".")[0])) is not None:
+        raise TypeError(f"{name} is {type(leaf).__name__}, and pb.grad is for NumPy: {way}")
     found = meta(leaf)[1] if isinstance(plain(leaf), np.ndarray | np.generic) else type(leaf).__name__
     raise TypeError(
         f"{name} is {found}, and only floating-point and complex arrays have derivatives; "
