@@ -3,6 +3,7 @@
 The engine that differentiates NumPy code is imported on first use, the rest at once.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -123,3 +124,6 @@ __all__ = [
     "taylor_test",
     "value_and_grad",
 ]
+
+if "IPython" in sys.modules:
+    import_module(".show.notebook", __name__).register()
