@@ -11,7 +11,7 @@ from numpy import add, multiply, ndarray
 
 from .alias import link, shares
 from .arraylike import Array
-from .indexing import add_at, put
+from .indexing import add_at, freeze, lasts, put
 from .kinds import Elementwise
 from .rules.arithmetic import base_slope
 from .table import UNARY
@@ -217,6 +217,8 @@ class Dual(Array):
 
     def __getitem__(self, index: Any) -> Any:
         x, t = self.value, self.tangent
+        if type(index) is not int:
+            index = freeze(None, index)
         out = x[index]
         view = Dual(out, None if t is None else t[index], self.level)
         if type(out) is ndarray:
@@ -228,14 +230,16 @@ class Dual(Array):
 
     def write(self, index: Any, part: Any) -> None:
         value, tangent = self.peel(part), self._tangent(part)
+        index = freeze(None, index)
+        last = None if self.tangent is None and tangent is None else lasts(index, self.shape, value)
         if self.tangent is None and tangent is not None:
             self.tangent = np.zeros(self.shape, self.dtype)
         if self.tangent is not None:
             part = 0 if tangent is None else tangent
-            if type(self.tangent) is ndarray and _is_plain(part) and self._alone_tangent():
+            if last is None and type(self.tangent) is ndarray and _is_plain(part) and self._alone_tangent():
                 self.tangent[index] = part
             else:
-                self.tangent = put(self.tangent, part, index)
+                self.tangent = put(self.tangent, part, index, last)
         if type(self.value) is ndarray and _is_plain(value) and self._alone_value():
             self.value[index] = value
         else:

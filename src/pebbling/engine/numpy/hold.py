@@ -54,6 +54,23 @@ def hold(held: dict[int, Lock], array: Any) -> None:
         array = array.base
 
 
+SMALL = 512
+"""Bytes up to which an array is copied, so that nobody needs to keep from writing into it."""
+
+
+def keep(held: dict[int, Lock], array: Any) -> Any:
+    """``array``, locked, or a copy of it if it is small: what a tape may refer to."""
+    if array.nbytes <= SMALL:
+        return array.copy("K")
+    hold(held, array)
+    return array
+
+
+def small_copy(value: Any) -> Any:
+    """A copy of a small array; anything else as it is."""
+    return value.copy("K") if type(value) is np.ndarray and value.nbytes <= SMALL else value
+
+
 def hold_captured(held: dict[int, Lock], functions: Iterable[Any], args: Iterable[Any]) -> None:
     """Lock those of the plain arrays among ``args`` that pullbacks have captured, whole or as views."""
     reachable = [array for array in _arrays(args) if isinstance(array, np.ndarray)]

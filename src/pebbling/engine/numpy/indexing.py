@@ -6,41 +6,75 @@ rows of a large array costs its rows, not a dense array each.
 
 from __future__ import annotations
 
+import math
+import operator
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
-from .hold import Lock, hold
+from .hold import Lock, hold, keep
 from .table import primitive
 from .tape import ONLY_HERE, accumulate, fit, is_own
-from .traced import Traced
+from .traced import Traced, plain
 
 
-def freeze(held: dict[int, Lock], index: Any) -> Any:
-    """An index that stays what it is: lists become arrays, and arrays can't be written to until the tape is done."""
-    if type(index) is tuple:
-        return tuple([freeze(held, item) for item in index])
-    if type(index) is list:
-        return np.array(index)
-    if isinstance(index, ndarray):
-        hold(held, index)
-    return index
+def freeze(held: dict[int, Lock] | None, index: Any) -> Any:
+    """An index that stays what it is, and means to NumPy what ``index`` means now.
+
+    What NumPy takes for an integer becomes one, what it takes for an array becomes one (``x[range(2)]``,
+    ``x[:, (0, 2)]``), small arrays are copied, and large ones can't be written to until the tape is done
+    (``held`` is the tape's; ``None`` copies them).
+    """
+    kind = type(index)
+    if kind is int or (kind is slice and _is_fixed(index)):
+        return index
+    if kind is tuple and all([type(item) in _FIXED or (type(item) is slice and _is_fixed(item)) for item in index]):
+        return index
+    if isinstance(index, tuple):
+        return tuple([_frozen_item(held, item) for item in index])
+    return _frozen_item(held, index)
+
+
+_FIXED = frozenset({int, type(None), type(Ellipsis)})
+
+
+def _is_fixed(item: slice) -> bool:
+    return type(item.start) in _FIXED and type(item.stop) in _FIXED and type(item.step) in _FIXED
+
+
+def _frozen_item(held: dict[int, Lock] | None, item: Any) -> Any:
+    kind = type(item)
+    if kind in _FIXED:
+        return item
+    if kind is slice:
+        ends = (item.start, item.stop, item.step)
+        return slice(*[end if end is None else operator.index(end) for end in ends])
+    if isinstance(item, ndarray):
+        if item.flags.c_contiguous:
+            return item.copy() if held is None else keep(held, item)
+        if held is not None:  # how it lies in memory decides which of several writes to one element is the last
+            hold(held, item)
+        return item
+    if kind is not bool and kind is not np.bool_ and hasattr(item, "__index__"):
+        return operator.index(item)
+    array = np.array(item)
+    return array.astype(np.intp) if array.size == 0 else array
 
 
 def repeats(index: Any) -> bool:
-    """Whether an index could name an element twice."""
+    """Whether a frozen index could name an element twice."""
     items = index if type(index) is tuple else (index,)
-    return any(isinstance(item, ndarray | list) and np.asarray(item).dtype != bool for item in items)
+    return any([isinstance(item, ndarray) and item.ndim > 0 and item.dtype.kind != "b" for item in items])
 
 
 def is_basic(index: Any) -> bool:
-    """Whether an index takes a view: numbers, slices, ``...`` and ``None``."""
+    """Whether a frozen index takes a view: numbers, slices, ``...`` and ``None``."""
     if type(index) is int or type(index) is slice:
         return True
     items = index if type(index) is tuple else (index,)
-    return not any(isinstance(item, ndarray | list | bool | np.bool_) for item in items)
+    return not any([isinstance(item, ndarray) for item in items])
 
 
 def _scatter(part: Any, index: Any, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -52,9 +86,13 @@ def _scatter(part: Any, index: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return whole
 
 
-def _put(x: Any, part: Any, index: Any) -> Any:
+def _put(x: Any, part: Any, index: Any, last: Any = None) -> Any:
     new = np.copy(x)
-    new[index] = part
+    if last is None:
+        new[index] = part
+    else:
+        new[index] = 0
+        np.add.at(new, index, np.where(last, part, 0))
     return new
 
 
@@ -65,27 +103,55 @@ def scatter(y: Any, part: Any, index: Any, shape: Any, dtype: Any) -> Any:
 
 
 @primitive(_put, arrays=slice(2))
-def put(y: Any, x: Any, part: Any, index: Any) -> Any:
-    """``x`` with ``part`` at ``index``."""
+def put(y: Any, x: Any, part: Any, index: Any, last: Any = None) -> Any:
+    """``x`` with ``part`` at ``index``; ``last`` says which elements count where an index names one twice."""
     shape, dtype = np.shape(x), y.dtype
+    last = lasts(index, shape, part) if last is None else last
     return (
-        [lambda g: put(g, 0, index), lambda g: written(g, index)],
-        [lambda t: put(t, 0, index), lambda t: put(np.zeros(shape, dtype), t, index)],
+        [lambda g: put(g, 0, index), lambda g: written(g, index, last)],
+        [lambda t: put(t, 0, index), lambda t: put(np.zeros(shape, dtype), t, index, last)],
     )
 
 
-def written(g: Any, index: Any) -> Any:
-    """The cotangent of what was put at ``index``; where an index names an element twice, the last one counts."""
+def written(g: Any, index: Any, last: Any) -> Any:
+    """The cotangent of what was put at ``index``; where an index names an element twice, only one counts."""
     part = g[index]
-    return part * lasts(index, np.shape(g)) if repeats(index) else part
+    return part if last is None else part * last
 
 
-def lasts(index: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Which of the elements written at ``index`` are still there after the writing."""
-    winner = np.empty(shape, int)
-    order = np.arange(np.size(np.zeros(shape, bool)[index])).reshape(np.shape(np.zeros(shape, bool)[index]))
-    winner[index] = order
-    return winner[index] == order
+def lasts(index: Any, shape: tuple[int, ...], part: Any) -> np.ndarray | None:
+    """Which elements are still there after ``part`` was written at ``index``; ``None`` if all are.
+
+    NumPy writes them in an order that depends on how ``part`` lies in memory, so numbers that lie
+    in the same way are written to see which of them stay.
+    """
+    if not repeats(index):
+        return None
+    part = np.asarray(plain(part))
+    space = np.broadcast_to(np.empty((), np.intp), shape)[index].shape
+    count = math.prod(space)
+    order = np.arange(count).reshape(space)
+    if part.ndim < 2:
+        numbers = order if part.shape == space else np.broadcast_to(order, space)
+    else:
+        numbers = _like_in_memory(order, part)
+    winner = np.empty(shape, numbers.dtype)
+    winner[index] = numbers
+    last = np.asarray(winner[index] == numbers)
+    return None if last.all() else last
+
+
+def _like_in_memory(numbers: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """``numbers`` with the order and the size of elements of ``part``, as far as it is not broadcast."""
+    lead = part.ndim - numbers.ndim
+    strides = part.strides[lead:] if lead >= 0 else (0,) * -lead + part.strides
+    axes = sorted(range(numbers.ndim), key=lambda axis: -abs(strides[axis]))
+    dtype = {16: np.dtype(complex), 4: np.dtype(np.int32)}.get(part.dtype.itemsize, np.dtype(np.int64))
+    laid = np.empty([numbers.shape[axis] for axis in axes], dtype)
+    new = laid.transpose(np.argsort(axes))
+    new = new[tuple([slice(None, None, -1) if stride < 0 else slice(None) for stride in strides])]
+    new[...] = numbers
+    return new
 
 
 def pull_getitem(grads: list[Any], entry: Any) -> None:
@@ -115,10 +181,10 @@ def add_at(whole: Any, index: Any, part: Any) -> None:
 
 
 def pull_write(grads: list[Any], entry: Any) -> None:
-    """``x[index] = v``: (pull, x, v or None, index, shape of v, dtype of v)."""
-    _, i, j, index, shape, dtype = entry
+    """``x[index] = v``: (pull, x, v or None, index, last, shape of v, dtype of v)."""
+    _, i, j, index, last, shape, dtype = entry
     if j is not None:
-        part = fit(written(grads[-1], index), shape, dtype)
+        part = fit(written(grads[-1], index, last), shape, dtype)
         if isinstance(part, ndarray) and part.base is not None:
             part = np.array(part)  # before zeros are written into what it looks into
         accumulate(grads, j, part)

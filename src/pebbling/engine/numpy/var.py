@@ -16,8 +16,8 @@ from numpy import ndarray
 from . import pulls
 from .alias import link, shares
 from .arraylike import Array
-from .hold import hold, hold_captured
-from .indexing import freeze, pull_getitem, pull_write, put
+from .hold import SMALL, hold_captured, keep, small_copy
+from .indexing import freeze, lasts, pull_getitem, pull_write, put
 from .kinds import Elementwise
 from .rules.arithmetic import base_slope
 from .table import UNARY
@@ -72,16 +72,19 @@ class Var(Array):
         return Var(value, self.tape, len(self.tape) - 1)
 
     def _hold(self, parts: list[Any], args: Sequence[Any]) -> None:
-        hold_captured(self.tape.held, [part[1] for part in parts], [arg for arg in args if type(arg) is not Var])
+        others = [arg for arg in args if type(arg) is not Var and not (type(arg) is ndarray and arg.nbytes <= SMALL)]
+        if others:
+            hold_captured(self.tape.held, [part[1] for part in parts], others)
 
     def elementwise(self, kind: Elementwise, args: Sequence[Any]) -> Any:
         tape = self.tape
         values = [arg.value if type(arg) is Var and arg.tape is tape else arg for arg in args]
         out = numbers(kind.func(*values))
+        given = [small_copy(value) if value is arg else value for arg, value in zip(args, values)]
         parts = []
         for arg, value, slope in zip(args, values, kind.slopes):
             if value is not arg and slope is not None:
-                parts.append((arg.index, slope(out, *values), *meta(value)))
+                parts.append((arg.index, slope(out, *given), *meta(value)))
         if not parts:
             return self.constant(out)
         self._hold(parts, args)
@@ -93,7 +96,8 @@ class Var(Array):
         out = numbers(kind.func(*values, **kwargs))
         if kind.view and out is values[positions[0]]:
             return args[positions[0]]
-        vjps = kind.derive(out, *values, **kwargs)[0]
+        given = [small_copy(value) if value is arg else value for arg, value in zip(args, values)]
+        vjps = kind.derive(out, *given, **kwargs)[0]
         parts = []
         for position, vjp in zip(positions, vjps):
             arg = args[position]
@@ -185,7 +189,7 @@ class Var(Array):
                 out = x * other
                 if out.dtype is x.dtype and out.shape == x.shape:
                     if type(other) is ndarray:
-                        hold(tape.held, other)
+                        other = keep(tape.held, other)
                     tape.append((pulls.pull_scale, self.index, other))
                     return Var(out, tape, len(tape) - 1)
         return super().__mul__(other)
@@ -209,7 +213,7 @@ class Var(Array):
                 out = x / other
                 if out.dtype is x.dtype and out.shape == x.shape:
                     if type(other) is ndarray:
-                        hold(tape.held, other)
+                        other = keep(tape.held, other)
                     tape.append((pulls.pull_shrink, self.index, other))
                     return Var(out, tape, len(tape) - 1)
         return super().__truediv__(other)
@@ -238,9 +242,10 @@ class Var(Array):
 
     def __getitem__(self, index: Any) -> Any:
         tape, x = self.tape, self.value
+        if type(index) is not int:
+            index = freeze(tape.held, index)
         out = x[index]
-        kept = index if type(index) is int or type(index) is slice else freeze(tape.held, index)
-        tape.append((pull_getitem, self.index, kept, x.shape, x.dtype))
+        tape.append((pull_getitem, self.index, index, x.shape, x.dtype))
         view = Var(out, tape, len(tape) - 1)
         if type(out) is ndarray:
             if out.base is not None and (out.base is x or out.base is x.base):
@@ -251,14 +256,15 @@ class Var(Array):
 
     def write(self, index: Any, part: Any) -> None:
         tape = self.tape
-        kept = freeze(tape.held, index)
+        index = freeze(tape.held, index)
         value = self.peel(part)
+        last = lasts(index, self.value.shape, value)
         if type(value) is ndarray or not isinstance(value, Array):
             _write_plain(self, index, value)
         else:
             self.value = put(self.value, value, index)
         source, like = (None, ((), None)) if value is part else (part.index, meta(value))
-        tape.append((pull_write, self.index, source, kept, *like))
+        tape.append((pull_write, self.index, source, index, last, *like))
         self.index = len(tape) - 1
 
 

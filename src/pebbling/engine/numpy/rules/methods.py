@@ -54,7 +54,7 @@ def _at(ufunc: Any, sign: int) -> None:
     def at(array: Any, indices: Any, part: Any) -> None:
         if not isinstance(array, Traced):
             raise refuse_out(ufunc.at)
-        augment(array, changed(array, part, freeze({}, indices)))
+        augment(array, changed(array, part, freeze(None, indices)))
 
 
 _at(np.add, 1)
