@@ -6,7 +6,6 @@ import numpy as np
 
 from pebbling.engine.numpy import grad, hvp
 
-
 FIT = {1: 3 / 4, 2: -3 / 20, 3: 1 / 60}
 """Differences at these distances give the slope of a polynomial of degree 6 exactly."""
 

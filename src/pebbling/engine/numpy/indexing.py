@@ -30,7 +30,7 @@ def freeze(held: dict[int, Lock] | None, index: Any) -> Any:
     kind = type(index)
     if kind is int or (kind is slice and _is_fixed(index)):
         return index
-    if kind is tuple and all([type(item) in _FIXED or (type(item) is slice and _is_fixed(item)) for item in index]):
+    if kind is tuple and all(type(item) in _FIXED or (type(item) is slice and _is_fixed(item)) for item in index):
         return index
     if isinstance(index, tuple):
         return tuple([_frozen_item(held, item) for item in index])
@@ -66,7 +66,7 @@ def _frozen_item(held: dict[int, Lock] | None, item: Any) -> Any:
 def repeats(index: Any) -> bool:
     """Whether a frozen index could name an element twice."""
     items = index if type(index) is tuple else (index,)
-    return any([isinstance(item, ndarray) and item.ndim > 0 and item.dtype.kind != "b" for item in items])
+    return any(isinstance(item, ndarray) and item.ndim > 0 and item.dtype.kind != "b" for item in items)
 
 
 def is_basic(index: Any) -> bool:
@@ -74,7 +74,7 @@ def is_basic(index: Any) -> bool:
     if type(index) is int or type(index) is slice:
         return True
     items = index if type(index) is tuple else (index,)
-    return not any([isinstance(item, ndarray) for item in items])
+    return not any(isinstance(item, ndarray) for item in items)
 
 
 def _scatter(part: Any, index: Any, shape: tuple[int, ...], dtype: Any) -> Any:
