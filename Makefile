@@ -5,7 +5,7 @@ VENV := .venv
 # For pip: on Linux, --extra-index-url with PyTorch's index of CPU builds saves gigabytes of CUDA.
 PIP_INDEX ?=
 BIN := $(VENV)/bin
-APART := tests/jax tests/torch tests/torch_models tests/graph
+APART := tests/jax tests/jax_clients tests/torch tests/torch_models tests/graph
 
 .PHONY: demo test test-core test-models lint docs bench clean
 
@@ -28,7 +28,7 @@ test: $(VENV)/tests lint
 # The two halves of the tests take about as long, one a core; frameworks have a process of their own.
 test-core: $(VENV)/tests
 	$(BIN)/python -m pytest $(APART:%=--ignore=%)
-	$(BIN)/python -m pytest tests/jax
+	$(BIN)/python -m pytest tests/jax tests/jax_clients
 
 test-models: $(VENV)/tests
 	for part in tests/torch tests/torch_models tests/graph; do $(BIN)/python -m pytest $$part || exit 1; done

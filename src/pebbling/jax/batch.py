@@ -14,7 +14,7 @@ from jax import lax
 
 from . import compat
 from .compat import Jaxpr, batched_jaxpr, evaluate, trace
-from .masks import either, parts, pick, settle
+from .masks import either, parts, pick, settle, spread
 from .primitives import counted, loop_p, reverse_p
 
 
@@ -71,7 +71,7 @@ def loop_batch(
     )  # fmt: skip
     out_dims = batch_dims(bz, 0) + batch_dims(by, 1)
     if params["store"]:
-        out_dims += [None] * first + batch_dims(bz, 1)
+        out_dims += [None] * first + batch_dims(pick(params["store"], bz), 1)
     return outs, out_dims
 
 
@@ -116,9 +116,11 @@ def loop_prune(used: Sequence[bool], eqn: Any) -> tuple[list[bool], Any]:
     body, sizes, first = params["body"], params["sizes"], counted(params["length"])
     ny = len(body.out_avals) - sizes[1]
     uz, uy, uh = parts(used, [sizes[1], ny])
-    store = params["store"] and any(uh)
+    store, asked = params["store"], params["store"]
     if store:
-        uz = either(uz, uh[first:])
+        store = tuple(spread(store, uh[first:], lambda k: False))
+        store = store if any(store) else ()
+        uz = either(uz, store or [False] * len(uz))
 
     def grow(uz: list[bool]) -> tuple[Any, list[bool]]:
         needed = compat.used_inputs(body, [*uz, *uy])
@@ -134,9 +136,12 @@ def loop_prune(used: Sequence[bool], eqn: Any) -> tuple[list[bool], Any]:
         hint_used = [True] * first + kept
         hinted = tuple(h for h, u in zip(hinted, uz) if u)
     used_in = [True] * first + uc + uz + ux + hint_used
-    used_out = uz + uy + ([True] * first + uz if store else [])
+    used_out = uz + uy + ([True] * first + pick(asked, store) if store else [])
     full = used_out + ([False] * (len(eqn.outvars) - len(used_out)))
-    changed = {"body": made, "sizes": (sum(uc), sum(uz), sum(ux)), "store": store, "hinted": hinted}
+    changed = {
+        "body": made, "sizes": (sum(uc), sum(uz), sum(ux)), "store": tuple(pick(uz, store)) if store else (),
+        "hinted": hinted,
+    }  # fmt: skip
     new = compat.new_equation(eqn, pick(used_in, eqn.invars), pick(full, eqn.outvars), {**params, **changed})
     return used_in, new
 

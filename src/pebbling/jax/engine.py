@@ -22,6 +22,7 @@ import numpy as np
 from jax import lax
 
 from . import planner
+from .masks import pick
 from .rows import Rows
 
 Arrays: TypeAlias = list[Any]
@@ -76,8 +77,10 @@ def count_to(stop: Callable[[], Any], body: Callable[..., tuple[Any, ...]], numb
     return lax.while_loop(lambda c: c[0] < stop(), one, (number, *value))
 
 
-def sweep(step: Emit, state: Arrays, outputs: Arrays, table: np.ndarray, slots: int, steps: int) -> tuple[Arrays, ...]:
-    """All steps forward, with snapshots where the rows say; final state, outputs, buffers."""
+def sweep(
+    step: Emit, state: Arrays, outputs: Arrays, table: np.ndarray, slots: int, steps: int, stored: Sequence[bool]
+) -> tuple[Arrays, ...]:
+    """All steps forward, with snapshots of the stored leaves where the rows say; final state, outputs, buffers."""
     start, ahead, store, run = table.T
     middle = start + ahead
     rows = jnp.asarray(np.stack([middle, middle + run, store - middle - 1], 1))
@@ -91,19 +94,21 @@ def sweep(step: Emit, state: Arrays, outputs: Arrays, table: np.ndarray, slots: 
 
         def keep(number: Any, x: Arrays, ys: Arrays, buffers: Arrays) -> tuple[Arrays, Arrays, Arrays]:
             x, ys = ahead_of(number, x, ys)
-            return x, ys, put(buffers, x, row[2] + number)
+            return x, ys, put(buffers, pick(stored, x), row[2] + number)
 
         number, x, ys = count_to(lambda: row[0], ahead_of, number, x, ys)
         return count_to(lambda: row[1], keep, number, x, ys, buffers)
 
-    carried = (jnp.int32(0), state, outputs, room(state, slots))
+    carried = (jnp.int32(0), state, outputs, room(pick(stored, state), slots))
     _, x, ys, buffers = loop(0, len(table), run_row, carried)
     done = int(middle[-1] + run[-1]) if len(table) else 0
     x, ys = loop(done, steps, lambda i, c: step(i, *c), (x, ys))
     return x, ys, buffers
 
 
-def sweep_counted(step: Step, state: Arrays, slots: int, count: Any) -> tuple[Arrays, Any, Arrays]:
+def sweep_counted(
+    step: Step, state: Arrays, slots: int, count: Any, stored: Sequence[bool]
+) -> tuple[Arrays, Any, Arrays]:
     """All steps forward, as many as a run-time count says; final state, ledger of the snapshots, buffers."""
 
     def ahead_of(number: Any, x: Arrays) -> tuple[Arrays]:
@@ -114,7 +119,7 @@ def sweep_counted(step: Step, state: Arrays, slots: int, count: Any) -> tuple[Ar
 
         def keep(number: Any, x: Arrays, buffers: Arrays) -> tuple[Arrays, Arrays]:
             x = step(number - 1, x)
-            return x, put(buffers, x, row[2] + number)
+            return x, put(buffers, pick(stored, x), row[2] + number)
 
         number, x = count_to(lambda: row[0], ahead_of, number, x)
         number, x, buffers = count_to(lambda: row[1], keep, number, x, buffers)
@@ -122,7 +127,7 @@ def sweep_counted(step: Step, state: Arrays, slots: int, count: Any) -> tuple[Ar
         return number, x, buffers, positions, planner.first_row(slots, row[2] + number, number, count)
 
     nothing = jnp.zeros(3, jnp.int32)
-    start = (jnp.int32(0), state, room(state, slots + 1), planner.empty(slots), nothing)
+    start = (jnp.int32(0), state, room(pick(stored, state), slots + 1), planner.empty(slots), nothing)
     at, x, buffers, positions, _ = lax.while_loop(lambda c: c[0] < count - 1, run_row, start)
     return loop(at, count, step, x), planner.ledger(positions), buffers
 
@@ -169,6 +174,16 @@ def way_back_counted(
     begin = (jnp.int32(0), top, planner.hold(positions, top, jnp.int32(count)))
     done = lax.while_loop(left, number_anew, (*begin, buffers, carried, outputs))
     return done[4], done[5]
+
+
+def way_back_stateless(back: Emit, carried: Arrays, outputs: Arrays, count: Any) -> tuple[Any, ...]:
+    """Reverse steps that need nothing of the states before them, as those of a loop that only writes do."""
+
+    def reverse(number: Any, carried: Arrays, outs: Arrays) -> tuple[Arrays, Arrays]:
+        return back(count - number, [], carried, outs)
+
+    _, carried, outputs = count_to(lambda: jnp.asarray(count, jnp.int32), reverse, jnp.int32(0), carried, outputs)
+    return carried, outputs
 
 
 def _row(

@@ -127,7 +127,7 @@ def _run(body: Body, count: list[Any], xs: list[Any], steps: int | None, plan: P
     small = simplify(body.jaxpr, body.consts, body.carry, len(xs))
     outs = loop_p.bind(
         *count, *small.consts, *small.carry, *xs,
-        body=small.body, sizes=(len(small.consts), len(small.carry), len(xs)), length=steps, plan=plan, store=False,
+        body=small.body, sizes=(len(small.consts), len(small.carry), len(xs)), length=steps, plan=plan, store=(),
         flip=flip, hinted=None,
     )  # fmt: skip
     final, ys = parts(outs, [len(small.carry)])

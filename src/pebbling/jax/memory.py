@@ -20,6 +20,8 @@ from ..units import format_bytes, parse_bytes
 from . import compat
 from .body import Body
 from .compat import ShapeDtypeStruct
+from .masks import pick
+from .needs import in_snapshots
 from .primitives import Plan, loop_p, run_loop
 
 _MOST_ONLINE = 512
@@ -30,7 +32,8 @@ def plan_memory(memory: float | str, body: Body, xs: list[Any], steps: int | Non
     limit = parse_bytes(memory)
     if steps is not None and gradient_bytes(body, xs, steps, None) <= limit:
         return None
-    state = sum(compat.nbytes(compat.aval_of(x)) for x in body.carry)
+    kept = in_snapshots(body.jaxpr, (len(body.consts), len(body.carry)))
+    state = sum(compat.nbytes(compat.aval_of(x)) for x in pick(kept, body.carry))
     least = gradient_bytes(body, xs, steps, Plan(1))
     if least > limit:
         raise BudgetError(
@@ -52,7 +55,7 @@ def gradient_bytes(body: Body, xs: list[Any], steps: int | None, plan: Plan | No
     values = [*body.consts, *body.carry, *xs]
     sizes = (len(body.consts), len(body.carry), len(xs))
     fixed: dict[str, Any] = {
-        "body": body.jaxpr, "sizes": sizes, "length": steps, "plan": plan, "store": False, "flip": False, "hinted": None
+        "body": body.jaxpr, "sizes": sizes, "length": steps, "plan": plan, "store": (), "flip": False, "hinted": None
     }  # fmt: skip
     smooth = [jnp.issubdtype(compat.aval_of(v).dtype, np.inexact) for v in values]
 

@@ -115,7 +115,7 @@ def _stored(body: Body, steps: int, length: int, plan: Plan, store: Any) -> Call
         return tuple(
             loop_p.bind(
                 count, start, *consts, *x,
-                body=inner, sizes=sizes, length=None, plan=plan, store=False, flip=False, hinted=None,
+                body=inner, sizes=sizes, length=None, plan=plan, store=(), flip=False, hinted=None,
             )
         )  # fmt: skip
 

@@ -22,9 +22,18 @@ from . import budget, compat, engine, greedy, planner, registry  # noqa: F401
 from .batch import batch_dims, place_batch
 from .body import as_arrays, empty_tree, trace_body
 from .compat import Jaxpr, array_type, aval_of, batched_jaxpr, dual, evaluate, known_part, trace
-from .masks import drop, merge, parts, pick, settle, spread
+from .masks import drop, either, merge, parts, pick, settle, spread
+from .needs import needed_inputs
 from .primitives import Plan, check_effects, hint_avals, loop_p
-from .rules import dual_body, has_tangent, uninstantiated, with_tangents, zero_tangent
+from .rules import (
+    dual_body,
+    has_tangent,
+    linear_loop,
+    snapshots_of,
+    uninstantiated,
+    with_tangents,
+    zero_tangent,
+)
 from .simplify import Simplified, index_type, simplify
 
 while_p = compat.primitive("checkpointed_while")
@@ -67,7 +76,7 @@ def unbounded(
     outs = while_p.bind(
         *cond_consts, *small.consts, *small.carry,
         cond=cond, body=small.body, sizes=(len(cond_consts), len(small.consts), len(small.carry)), plan=plan,
-        store=False,
+        store=(),
     )  # fmt: skip
     final, (count, *_) = parts(outs, [len(small.carry)])
     return small.final(final, count)
@@ -88,13 +97,15 @@ def _trace_condition(condition: Callable[[list[Any]], list[Any]], small: Simplif
 
 
 def _abstract(
-    *avals: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan: Plan, store: bool
+    *avals: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan: Plan, store: tuple[bool, ...]
 ) -> tuple[list[Any], Any]:
-    hints = hint_avals(body.out_avals, plan, None) if store else []
+    hints = hint_avals(pick(store, body.out_avals), plan, None) if store else []
     return [*body.out_avals, array_type((), "int32"), *hints], cond.effects | body.effects
 
 
-def _run(*args: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan: Plan, store: bool) -> list[Any]:
+def _run(
+    *args: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan: Plan, store: tuple[bool, ...]
+) -> list[Any]:
     """The loop as XLA runs it."""
     cond_consts, consts, carry = parts(args, sizes)[:3]
     test, call = evaluate(cond), evaluate(body)
@@ -130,7 +141,7 @@ def _run(*args: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan
         i, x = inner
         slot, step = jnp.where(i < 0, slots, slot), jnp.where(i < 0, planner.NOWHERE, i)
         positions = lax.dynamic_update_index_in_dim(positions, step, slot, 0, allow_negative_indices=False)
-        return inner, engine.put(buffers, x, slot), positions
+        return inner, engine.put(buffers, pick(store, x), slot), positions
 
     def listed_row(c: tuple[Any, ...]) -> tuple[Any, ...]:
         k, inner, buffers, positions = c
@@ -144,7 +155,7 @@ def _run(*args: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan
         after, slot = greedy.keep(slots, after, inner[0])
         return after, *keep(inner, buffers, positions, slot)
 
-    start = (jnp.int32(0), begin, engine.room(carry, slots + 1), planner.empty(slots))
+    start = (jnp.int32(0), begin, engine.room(pick(store, carry), slots + 1), planner.empty(slots))
     _, *kept = lax.while_loop(lambda c: (c[1][0] >= 0) & (c[0] < turns), listed_row, start)
     if listed == greedy.TABLE:
         after = greedy.Greedy(*map(jnp.asarray, greedy.after_table(slots)))
@@ -161,7 +172,7 @@ def _widened(cond: Jaxpr, sizes: tuple[int, int, int], mask: Sequence[bool], typ
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
-    cond, body, sizes = params["cond"], params["body"], params["sizes"]
+    cond, body, sizes, store = params["cond"], params["body"], params["sizes"], params["store"]
     cond_consts, consts, carry, _ = parts(primals, sizes)
     _, dc, dz, _ = parts(tangents, sizes)
     mc = has_tangent(dc)
@@ -173,14 +184,15 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tupl
         **{
             **params, "cond": _widened(cond, sizes, mz, moving), "body": made,
             "sizes": (sizes[0], sizes[1] + sum(mc), sizes[2] + sum(mz)),
+            "store": (*store, *pick(mz, store)) if store else (),
         },
     )  # fmt: skip
     x, dx, count, hints = parts(outs, [sizes[2], sum(mz), 1])
     values, dots = [*x, *count], [*spread(mz, dx, lambda k: zero_tangent(x[k])), zero_tangent(count[0])]
-    if params["store"]:
-        ledger, kept, moved = parts(hints, [1, sizes[2]])
+    if store:
+        ledger, kept, moved = parts(hints, [1, sum(store)])
         values += [*ledger, *kept]
-        dots += [zero_tangent(ledger[0]), *spread(mz, moved, lambda k: zero_tangent(kept[k]))]
+        dots += [zero_tangent(ledger[0]), *spread(pick(store, mz), moved, lambda k: zero_tangent(kept[k]))]
     return values, dots
 
 
@@ -214,27 +226,29 @@ def _split(trace_: Any, *tracers: Any, **params: Any) -> list[Any]:
         return compat.stage_unknown(trace_, while_p, tracers, params)
     cond_consts, consts, carry, _ = parts(tracers, sizes)
     values = [compat.known_value(t) for t in [*cond_consts, *drop(uc, consts), *drop(uz, carry)]]
+    asked = params["store"]
+    same = {
+        "body": params["body"], "sizes": (sizes[1], sizes[2], 0), "length": None, "plan": params["plan"],
+        "store": asked, "flip": False,
+    }  # fmt: skip
+    linear, (nc, nz, _), hinted = linear_loop(same, uz, [])
+    store = snapshots_of(uz, nz, asked)
     made = {
-        **params, "cond": cond, "body": known, "store": True,
+        **params, "cond": cond, "body": known, "store": store,
         "sizes": (sizes[0], len(uc) - sum(uc), len(uz) - sum(uz)),
     }  # fmt: skip
     outs = compat.bind_known(trace_, while_p, values, made)
     x, count, hints = parts(outs, [len(uz) - sum(uz), 1])
-    staged = [*(compat.as_known(trace_, c) for c in count), *consts, *carry]
-    staged += [compat.as_known(trace_, h) for h in hints]
-    linear = compat.stage_unknown(
-        trace_,
-        loop_p,
-        staged,
-        {
-            "body": params["body"], "sizes": (sizes[1], sizes[2], 0), "length": None, "plan": params["plan"],
-            "store": params["store"], "flip": False, "hinted": tuple(not u for u in uz),
-        },
-    )  # fmt: skip
-    lx, lhints = parts(linear, [len(uz)])
-    result = [*merge(uz, x, pick(uz, lx)), *count]
-    if params["store"]:
-        result += [hints[0], *merge(uz, hints[1:], pick(uz, lhints[1:]))]
+    held = dict(zip(pick(store, [k for k, u in enumerate(uz) if not u]), hints[1:])) if store else {}
+    given = [hints[0], *(held[k] for k, n in enumerate(nz) if n and not uz[k])] if hinted else []
+    staged = [*(compat.as_known(trace_, c) for c in count), *pick(nc, consts), *pick(nz, carry)]
+    staged += [compat.as_known(trace_, h) for h in given]
+    lx, lhints = parts(compat.stage_unknown(trace_, loop_p, staged, {**linear, "hinted": hinted}), [sum(nz)])
+    result = [*merge(uz, x, pick(pick(nz, uz), lx)), *count]
+    if asked:
+        moved = dict(zip([k for k, s in enumerate(asked) if s and uz[k]], lhints[1:]))
+        ledger = hints[:1] if store else lhints[:1]
+        result += [*ledger, *(moved[k] if uz[k] else held[k] for k, s in enumerate(asked) if s)]
     return [compat.as_known(trace_, r) for r in result]
 
 
@@ -247,8 +261,13 @@ def _split_equation(saveable: Any, unknown: Sequence[bool], instantiated: Sequen
         every = [True] * len(eqn.outvars)
         return None, eqn, every, every, more
     cond_consts, consts, carry, _ = parts(eqn.invars, sizes)
-    unknown_out = [*uz, False] + ([False, *uz] if params["store"] else [])
-    made = {**params, "cond": cond, "body": known, "sizes": (sizes[0], len(uc) - sum(uc), len(uz) - sum(uz))}
+    asked = params["store"]
+    store = snapshots_of(uz, [False] * len(uz), asked)
+    unknown_out = [*uz, False] + ([not store, *pick(asked, uz)] if asked else [])
+    made = {
+        **params, "cond": cond, "body": known, "store": store,
+        "sizes": (sizes[0], len(uc) - sum(uc), len(uz) - sum(uz)),
+    }  # fmt: skip
     inputs = [*cond_consts, *drop(uc, consts), *drop(uz, carry)]
     known_eqn = compat.new_equation(eqn, inputs, drop(unknown_out, eqn.outvars), made)
     return known_eqn, eqn, unknown_out, [True] * len(eqn.outvars), more
@@ -271,7 +290,7 @@ def _batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params:
     k, c = place_batch(cond_consts, dk, bk, axis, 0), place_batch(consts, dc, bc, axis, 0)
     if not out[0]:
         outs = while_p.bind(*k, *c, *place_batch(carry, dz, bz, axis, 0), **{**params, "cond": tested, "body": made})
-        return outs, batch_dims(bz, 0) + [None] + ([None, *batch_dims(bz, 1)] if store else [])
+        return outs, batch_dims(bz, 0) + [None] + ([None, *batch_dims(pick(store, bz), 1)] if store else [])
     every = [True] * len(bz)
     made, _ = batched_jaxpr(body, axis, [False, *bc, *every], every)
     tested, _ = batched_jaxpr(cond, axis, [False, *bk, *every], [True])
@@ -299,26 +318,38 @@ def _batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params:
         *k, *k, *c, jnp.zeros(axis.size, jnp.int32), *place_batch(carry, dz, every, axis, 0),
         cond=trace(condition, [index, *k_types, lanes, *x_types]),
         body=trace(step, [index, *k_types, *c_types, lanes, *x_types]),
-        sizes=(len(bk), len(bk) + len(bc), 1 + len(bz)), plan=params["plan"], store=store,
+        sizes=(len(bk), len(bk) + len(bc), 1 + len(bz)), plan=params["plan"],
+        store=(False, *store) if store else (),
     )  # fmt: skip
     done, x, _, hints = parts(outs, [1, len(bz), 1])
     out_dims = batch_dims([True] * (len(bz) + 1), 0)
     result = [*x, done[0]]
     if store:
-        ledger, _, kept = parts(hints, [1, 1])
+        ledger, kept = parts(hints, [1])
         result += [*ledger, *kept]
         out_dims = [*out_dims, None, *[1] * len(kept)]
     return result, out_dims
 
 
 def _prune(used: Sequence[bool], eqn: Any) -> tuple[list[bool], Any]:
-    """Drop snapshots that nothing depends on."""
+    """Drop carried values and snapshots that nothing depends on."""
     if not any(used) and not compat.has_effects(eqn):
         return [False] * len(eqn.invars), None
-    plain = 1 + eqn.params["sizes"][2]
-    if eqn.params["store"] and not any(used[plain:]):
-        eqn = compat.new_equation(eqn, eqn.invars, eqn.outvars[:plain], {**eqn.params, "store": False})
-    return [True] * len(eqn.invars), eqn
+    cond, body, sizes, asked = (eqn.params[name] for name in ("cond", "body", "sizes", "store"))
+    uz, _, _, uh = parts(used, [sizes[2], 1, 1 if asked else 0])
+    store = tuple(spread(asked, uh, lambda k: False)) if any(uh) else ()
+    tested = compat.used_inputs(cond, [True])
+    _, uk, cz = parts(tested, [1, sizes[0]])
+    uc, uz, _ = needed_inputs(body, sizes[1:], either(either(uz, cz), store or [False] * len(uz)), [])
+    made = {
+        **eqn.params, "cond": compat.prune(cond, [True], [True, *uk, *uz]),
+        "body": compat.prune(body, uz, [True, *uc, *uz]), "sizes": (sum(uk), sum(uc), sum(uz)),
+        "store": tuple(pick(uz, store)) if store else (),
+    }  # fmt: skip
+    kept = [*uz, True, *([True, *pick(asked, store)] if store else [])]
+    kept += [False] * (len(eqn.outvars) - len(kept))
+    used_in = [*uk, *uc, *uz]
+    return used_in, compat.new_equation(eqn, pick(used_in, eqn.invars), pick(kept, eqn.outvars), made)
 
 
 compat.register(

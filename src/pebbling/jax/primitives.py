@@ -11,9 +11,10 @@ differentiation, in any mixture of modes, has the same two shapes, and keeps no 
 snapshots of the slots that were asked for. ``back`` is linear in (w, us) by construction, which is
 what the last rule rests on.
 
-A loop may hand out its snapshots (``store``), and a loop or ``reverse`` may be given those of an
-earlier run (``hint``), so that gradients need no sweep of their own. Snapshots are a function of the
-other inputs: derivatives flow through those, never through a hint.
+A loop may hand out its snapshots (``store``: of which carried values; empty for none), and a loop or
+``reverse`` may be given those of an earlier run (``hint``), so that gradients need no sweep of their
+own. Snapshots are a function of the other inputs: derivatives flow through those, never through a
+hint. What the way back does not need is in no snapshot: see ``needs``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from jax import lax
 from ..chain.schedule import Schedule
 from . import engine, planner
 from .compat import Aval, Jaxpr, array_type, evaluate, forbidden_effects, primitive, stacked, zeros
-from .masks import parts
+from .masks import parts, pick
 from .rows import Rows, binomial_rows, schedule_rows
 
 loop_p = primitive("checkpointed_loop")
@@ -80,10 +81,16 @@ def check_effects(found: Any, what: str) -> None:
 
 
 def loop_abstract(
-    *avals: Aval, body: Jaxpr, sizes: tuple[int, int, int], length: int | None, plan: Plan, store: bool, **_: Any
+    *avals: Aval,
+    body: Jaxpr,
+    sizes: tuple[int, int, int],
+    length: int | None,
+    plan: Plan,
+    store: tuple[bool, ...],
+    **_: Any,
 ) -> tuple[list[Aval], Any]:
     carry, ys = parts(body.out_avals, [sizes[1]])
-    hints = hint_avals(carry, plan, length) if store else []
+    hints = hint_avals(pick(store, carry), plan, length) if store else []
     return carry + [stacked(y, length or 0) for y in ys] + hints, body.effects
 
 
@@ -100,7 +107,7 @@ def run_loop(
     sizes: tuple[int, int, int],
     length: int | None,
     plan: Plan,
-    store: bool,
+    store: tuple[bool, ...],
     flip: bool,
     hinted: tuple[bool, ...] | None,
 ) -> list[Any]:
@@ -114,7 +121,7 @@ def run_loop(
         def step(i: Any, x: list[Any]) -> list[Any]:
             return call(i, *consts, *x)
 
-        x, ledger, buffers = engine.sweep_counted(step, carry, plan.slots, count[0])
+        x, ledger, buffers = engine.sweep_counted(step, carry, plan.slots, count[0], store)
         return [*x, ledger, *buffers]
     if not store:
         return _plain(call, consts, carry, xs, length, flip)
@@ -126,7 +133,7 @@ def run_loop(
 
     rows = plan.rows(length)
     ys = [zeros(stacked(a, length)) for a in body.out_avals[sizes[1] :]]
-    x, ys, buffers = engine.sweep(emit, carry, ys, rows.forward, rows.slots, length)
+    x, ys, buffers = engine.sweep(emit, carry, ys, rows.forward, rows.slots, length, store)
     return [*x, *ys, *buffers]
 
 
@@ -148,17 +155,22 @@ def run_reverse(
         return new, engine.put(outs, given, at(i))
 
     outs = [zeros(stacked(a, length or 0)) for a in back.out_avals[sizes[4] :]]
+    every = [True] * len(state)
+    if not state:
+        done = engine.way_back_stateless(reverse, carried, outs, count[0] if length is None else length)
+        return [*done[0], *done[1]]
     if length is None:
         if not hint:
-            _, *hint = engine.sweep_counted(forward, state, plan.slots, count[0])
+            _, *hint = engine.sweep_counted(forward, state, plan.slots, count[0], every)
             hint = [hint[0], *hint[1]]
         ledger, *buffers = hint
         done = engine.way_back_counted(forward, reverse, buffers, carried, outs, plan.slots, ledger, count[0])
         return [*done[0], *done[1]]
     rows = plan.rows(length)
-    if not hint and state:
+    if not hint:
         last = int(sum(rows.forward[-1][[0, 1, 3]])) if len(rows.forward) else 0
-        _, _, hint = engine.sweep(lambda i, x, ys: (forward(i, x), ys), state, [], rows.forward, rows.slots, last)
+        plain = lambda i, x, ys: (forward(i, x), ys)  # noqa: E731
+        _, _, hint = engine.sweep(plain, state, [], rows.forward, rows.slots, last, every)
     if len(rows.backward) > MOST_ROWS and plan.schedule is None:
         ledger = planner.ledger(jnp.asarray(_positions(rows)))
         done = engine.way_back_counted(forward, reverse, hint, carried, outs, rows.slots - 1, ledger, length)

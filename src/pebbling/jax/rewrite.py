@@ -192,7 +192,7 @@ class _Rewriter:
         outs = loop_p.bind(
             *count, *small.consts, *small.carry, *xs,
             body=small.body, sizes=(len(small.consts), len(small.carry), len(xs)), length=steps, plan=plan,
-            store=False, flip=flip, hinted=None,
+            store=(), flip=flip, hinted=None,
         )  # fmt: skip
         final, ys = parts(outs, [len(small.carry)])
         return [*small.final(final, count[0] if count else steps), *ys]

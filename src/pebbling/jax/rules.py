@@ -12,6 +12,7 @@ from typing import Any
 from . import compat
 from .compat import Jaxpr, Zero, dual, evaluate, instantiate, is_linear, known_part, trace, zeros
 from .masks import drop, merge, parts, pick, settle, spread
+from .needs import needed_inputs
 from .primitives import counted, loop_p, reverse_p
 
 
@@ -65,16 +66,17 @@ def loop_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> 
     args = [*count, *with_tangents(consts, dc, mc), *with_tangents(carry, dz, mz), *with_tangents(xs, dx, mx)]
     made = dual_body(body, [mc, mz, mx], [mz, my])
     total = (sizes[0] + sum(mc), sizes[1] + sum(mz), sizes[2] + sum(mx))
-    outs = loop_p.bind(*args, **{**params, "body": made, "sizes": total, "hinted": None})
+    kept_too = (*store, *pick(mz, store)) if store else ()
+    outs = loop_p.bind(*args, **{**params, "body": made, "sizes": total, "hinted": None, "store": kept_too})
     x, ddx, ys, dys, hints = parts(outs, [sizes[1], sum(mz), len(my), sum(my)])
     values, dots = (
         [*x, *ys],
         [*spread(mz, ddx, lambda k: zero_tangent(x[k])), *spread(my, dys, lambda k: zero_tangent(ys[k]))],
     )
     if store:
-        ledger, kept, moved = parts(hints, [counted(length), sizes[1]])
+        ledger, kept, moved = parts(hints, [counted(length), sum(store)])
         values += [*ledger, *kept]
-        dots += [*map(zero_tangent, ledger), *spread(mz, moved, lambda k: zero_tangent(kept[k]))]
+        dots += [*map(zero_tangent, ledger), *spread(pick(store, mz), moved, lambda k: zero_tangent(kept[k]))]
     return values, dots
 
 
@@ -118,13 +120,15 @@ def _loop_unknown(unknown: Sequence[bool], params: dict[str, Any]) -> tuple[Jaxp
     return known, [uc, uz, ux], uy
 
 
-def _known_loop(known: Jaxpr, masks: list[list[bool]], params: dict[str, Any], store: bool) -> dict[str, Any]:
+def _known_loop(
+    known: Jaxpr, masks: list[list[bool]], params: dict[str, Any], store: tuple[bool, ...]
+) -> dict[str, Any]:
     sizes = tuple(len(m) - sum(m) for m in masks)
     return {**params, "body": known, "sizes": sizes, "store": store, "hinted": None}
 
 
 def loop_split(trace_: Any, *tracers: Any, **params: Any) -> list[Any]:
-    first, sizes = counted(params["length"]), params["sizes"]
+    first, sizes, asked = counted(params["length"]), params["sizes"], params["store"]
     unknown = [not compat.is_known(t) for t in tracers]
     if not any(unknown):
         return compat.stage_unknown(trace_, loop_p, tracers, params)
@@ -135,18 +139,49 @@ def loop_split(trace_: Any, *tracers: Any, **params: Any) -> list[Any]:
         return compat.stage_unknown(trace_, loop_p, bare, {**params, "hinted": None})
     inputs = [*count, *drop(uc, consts), *drop(uz, carry), *drop(ux, xs)]
     values = [compat.known_value(t) for t in inputs]
-    outs = compat.bind_known(trace_, loop_p, values, _known_loop(known, [uc, uz, ux], params, True))
+    linear, masks, hinted = linear_loop(params, uz, uy)
+    store = snapshots_of(uz, masks[1], asked)
+    outs = compat.bind_known(trace_, loop_p, values, _known_loop(known, [uc, uz, ux], params, store))
     x, ys, hints = parts(outs, [len(uz) - sum(uz), len(uy) - sum(uy)])
     ledger, kept = parts(hints, [first])
-    hinted = tuple(not u for u in uz)
-    staged = [*count, *consts, *carry, *xs, *(compat.as_known(trace_, h) for h in hints)]
-    lx, lys, lhints = parts(
-        compat.stage_unknown(trace_, loop_p, staged, {**params, "hinted": hinted}), [len(uz), len(uy)]
-    )
-    result = [*merge(uz, x, pick(uz, lx)), *merge(uy, ys, pick(uy, lys))]
-    if params["store"]:
-        result += [*ledger, *merge(uz, kept, pick(uz, lhints[first:]))]
+    held = dict(zip(pick(store, [k for k, u in enumerate(uz) if not u]), kept)) if store else {}
+    nc, nz, nx = masks
+    given = [*ledger, *(held[k] for k, n in enumerate(nz) if n and not uz[k])] if hinted else []
+    staged = [*count, *pick(nc, consts), *pick(nz, carry), *pick(nx, xs)]
+    staged += [compat.as_known(trace_, h) for h in given]
+    outs = compat.stage_unknown(trace_, loop_p, staged, {**linear, "hinted": hinted})
+    lx, lys, lhints = parts(outs, [sum(nz), sum(uy)])
+    result = [*merge(uz, x, pick(pick(nz, uz), lx)), *merge(uy, ys, lys)]
+    if asked:
+        moved = dict(zip([k for k, s in enumerate(asked) if s and uz[k]], lhints[first:]))
+        result += [*(ledger or lhints[:first]), *(moved[k] if uz[k] else held[k] for k, s in enumerate(asked) if s)]
     return [compat.as_known(trace_, r) for r in result]
+
+
+def linear_loop(
+    params: dict[str, Any], uz: Sequence[bool], uy: Sequence[bool]
+) -> tuple[dict[str, Any], list[list[bool]], tuple[bool, ...] | None]:
+    """The part of a loop that is left when some is known.
+
+    Its parameters; what it takes of consts, carry and xs; and which of its carried values come with snapshots, if any
+    do: it carries what is unknown, and of the rest only what the steps need for that.
+    """
+    body, sizes, asked = params["body"], params["sizes"], params["store"]
+    nc, nz, nx = needed_inputs(body, sizes, uz, uy)
+    made = {
+        **params, "body": compat.prune(body, [*nz, *uy], [True, *nc, *nz, *nx]), "sizes": (sum(nc), sum(nz), sum(nx)),
+        "store": tuple(s and u for s, u, n in zip(asked, uz, nz) if n) if asked else (),
+    }  # fmt: skip
+    if not any(made["store"]):
+        made["store"] = ()
+    known = tuple(not u for u in pick(nz, uz))
+    return made, [nc, nz, nx], known if any(known) else None
+
+
+def snapshots_of(uz: Sequence[bool], nz: Sequence[bool], asked: tuple[bool, ...]) -> tuple[bool, ...]:
+    """Of the known carried values, those whose snapshots are needed by the linear part, or asked for."""
+    store = tuple(n or bool(asked and asked[k]) for k, (n, u) in enumerate(zip(nz, uz)) if not u)
+    return store if any(store) else ()
 
 
 def _reverse_unknown(unknown: Sequence[bool], params: dict[str, Any]) -> tuple[Any, ...]:
@@ -203,8 +238,10 @@ def loop_split_equation(saveable: Any, unknown: Sequence[bool], instantiated: Se
         every = [True] * len(eqn.outvars)
         return None, eqn, every, every, more
     count, consts, carry, xs, _ = parts(eqn.invars, [first, *sizes])
-    unknown_out = [*uz, *uy] + ([False] * first + uz if params["store"] else [])
-    made = _known_loop(known, [uc, uz, ux], params, params["store"])
+    asked = params["store"]
+    store = snapshots_of(uz, [False] * len(uz), asked)
+    unknown_out = [*uz, *uy] + ([not store] * first + pick(asked, uz) if asked else [])
+    made = _known_loop(known, [uc, uz, ux], params, store)
     inputs = [*count, *drop(uc, consts), *drop(uz, carry), *drop(ux, xs)]
     known_eqn = compat.new_equation(eqn, inputs, drop(unknown_out, eqn.outvars), made)
     return known_eqn, eqn, unknown_out, [True] * len(eqn.outvars), more
@@ -350,7 +387,7 @@ def reverse_transpose(cotangents: Sequence[Any], *args: Any, **params: Any) -> l
     outs = loop_p.bind(
         *count, *c, *z, *omega, *x, *upsilon,
         body=body, sizes=(len(c), len(z) + len(omega), len(x) + len(upsilon)), length=length, plan=params["plan"],
-        store=True, flip=params["flip"], hinted=None,
+        store=(True,) * (len(z) + len(omega)), flip=params["flip"], hinted=None,
     )  # fmt: skip
     _, ctw, ctu, hint = parts(outs, [len(z), len(omega), sum(lu)])
     zeta = [zeros(a) for a in _cotangent_avals(pick(lz, tz))]
