@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pebbling.errors import ReplayError, SourceError
-from pebbling.refusal import Refused, Region, catches, refused, withdraw
+from pebbling.refusal import Refused, Region, refused, withdraw
+from pebbling.tree.reach import catches
 
 
 class Traced:

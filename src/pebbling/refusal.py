@@ -23,17 +23,16 @@ pebbling.errors.SourceError: file.py:3: no derivative
 
 NumPy itself refuses to write into arrays that are locked, with a ``ValueError`` that users catch as well.
 Who has locked arrays gives the region ``locked``, which says what the error is; where the code that runs
-may catch errors (``catches``), it is asked at the very line that writes.
+may catch errors (``tree.reach.may_catch``), it is asked at the very line that writes: no flag could tell, for the
+array is as it was, and only the program has gone another way.
 """
 
 from __future__ import annotations
 
-import dis
 import sys
 import threading
 from collections.abc import Callable
-from functools import lru_cache
-from types import CodeType, FrameType, TracebackType
+from types import FrameType, TracebackType
 from typing import Any, TypeAlias, TypeGuard
 
 from .errors import ReplayError, SourceError
@@ -47,13 +46,14 @@ class Refused(BaseException):
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
-        self.error = error
+        self.error: Exception | None = error
 
 
 class _Open(threading.local):
     """The innermost region of each thread."""
 
     region: Region | None = None
+    watched: bool = False
 
 
 _OPEN = _Open()
@@ -69,10 +69,10 @@ def refused(error: Exception) -> BaseException:
     return Refused(error)
 
 
-def withdraw(error: Exception) -> None:
+def withdraw(error: Exception | None) -> None:
     """Forget a refusal that has been dealt with."""
     region = _OPEN.region
-    if region is not None and region.error is error:
+    if region is not None and error is not None and region.error is error:
         region.error = None
 
 
@@ -85,14 +85,14 @@ class Region:
         """``locked`` explains writes into locked arrays; with ``watch``, also those whose error the code catches."""
         self.error: Exception | None = None
         """What has been refused in it."""
-        self._locked, self._watches = locked, watch and locked is not None
+        self._locked, self._watches = locked, watch and locked is not None and not _OPEN.watched
         self._around: Region | None = None
         self._traced_before: Any = None
 
     def __enter__(self) -> Region:
         self._around, _OPEN.region = _OPEN.region, self
         if self._watches:
-            self._traced_before = sys.gettrace()
+            self._traced_before, _OPEN.watched = sys.gettrace(), True
             sys.settrace(self._called)
         return self
 
@@ -100,17 +100,24 @@ class Region:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _OPEN.region, self._around = self._around, None
-        if self._watches and sys.gettrace() in (self._called, None):
-            sys.settrace(self._traced_before)
+        if self._watches:
+            _OPEN.watched = False
+            if sys.gettrace() in (self._called, None):
+                sys.settrace(self._traced_before)
         if kind is None and self.error is None:
             return
-        found = self._found(error)
+        found, self.error = self._found(error), None
+        if isinstance(error, Refused):
+            error.error = None  # the error will refer to its carrier, and a cycle would keep the user's arrays alive
         if found is None or (found is error and _OPEN.region is None):
             return
         if trace is not None and found is not error:
             found = found.with_traceback(trace)
         cause = found.__cause__
-        raise refused(found) from cause
+        try:
+            raise refused(found) from cause
+        finally:
+            del found, error, trace, cause  # the traceback has this frame, and would keep what they hold alive
 
     def _found(self, error: BaseException | None) -> Exception | None:
         """What is refused, if something is."""
@@ -123,7 +130,7 @@ class Region:
             return None if inner is None else self._locked(error, inner.tb_frame)
         if self.error is None and isinstance(error, SourceError | ReplayError):
             return error
-        return error.error if isinstance(error, Refused) and self.error is None else self.error
+        return self.error or (error.error if isinstance(error, Refused) else None)
 
     # What Python calls wherever a function begins or an exception comes by, while the region watches.
 
@@ -131,12 +138,12 @@ class Region:
         others = None if self._traced_before is None else self._traced_before(frame, event, arg)
         if self._traced_before is None:
             frame.f_trace_lines = False
-        elif _OPEN.region is self and sys.gettrace() != self._called:
+        elif sys.gettrace() != self._called:
             sys.settrace(self._called)  # some tracers put themselves in our place
 
         def happens(frame: FrameType, event: str, arg: Any) -> Any:
             nonlocal others
-            if event == "exception" and self.error is None and is_locked(arg[1]):
+            if event == "exception" and _OPEN.region and not _OPEN.region.error and is_locked(arg[1]):
                 self._refuse(arg[1], frame)
             others = others and others(frame, event, arg)
             return happens
@@ -144,25 +151,14 @@ class Region:
         return happens
 
     def _refuse(self, error: ValueError, frame: FrameType) -> None:
-        assert self._locked is not None
-        found = self._locked(error, frame)
+        """Ask who has locked the array, the innermost first."""
+        region, found = _OPEN.region, None
+        while region is not None and found is None:
+            found, region = region._locked and region._locked(error, frame), region._around
         if found is not None:
-            if _OPEN.region is self:
-                raise refused(found)
-            self.error = found
+            raise refused(found)
 
 
 def is_locked(error: Any) -> TypeGuard[ValueError]:
     """Whether NumPy says that an array is read-only."""
     return isinstance(error, ValueError) and "read-only" in str(error)
-
-
-@lru_cache(4096)
-def catches(code: CodeType) -> bool:
-    """Whether code has a handler of exceptions, the inner functions' included: only then errors can go unseen."""
-    if _HANDLES in code.co_code[::2]:
-        return True
-    return any(catches(one) for one in code.co_consts if isinstance(one, CodeType))
-
-
-_HANDLES = dis.opmap["PUSH_EXC_INFO"]

@@ -12,13 +12,16 @@ Snapshots are used up on the way; a second way back begins with a new sweep.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Any, NamedTuple
 
 from numpy import ndarray
 
 from ..chain import Advance, EndForward, Free, Online, Record, Runs, Schedule, Snapshot
+from ..engine.numpy.hold import is_held
 from ..engine.protocol import Pullback
-from ..errors import ReplayError
+from ..refusal import Region
+from ..tree.reach import arrays_near
 from .frameworks import Framework
 from .hidden import refuse_traced
 from .lasting import Lasting
@@ -66,6 +69,7 @@ class Passage:
         self.taped = Taped(program, self.width, framework, level, ties or {})
         self.replays = Replays(verify, framework.plain)
         self.watching = not all(live)
+        self._watch = program.may_catch()
         self.first: Leaves = []
         self._begin(state)
 
@@ -89,13 +93,11 @@ class Passage:
 
     def sweep(self) -> None:
         """Run the loop to its end and lay the snapshots of its schedule; ``state`` is then the final one."""
-        try:
+        with Region(self._written, self._watch):
             if isinstance(self.schedule, Online) and self.program.length is None:
                 self._sweep_online(self.schedule)
             else:
                 self._sweep_planned()
-        except ValueError as error:
-            self._explain(error)
         if self.replays.on:
             self.see(self.steps, self.state)
         refuse_traced(self.framework, self.program, [*self.state, *self.outs], self._name, self.level)
@@ -231,9 +233,8 @@ class Passage:
             self.let_go()
         self.spent, self.taped.looking = True, False
         try:
-            WayBack(self, seeds, into, *self.counts).go(self.actions)
-        except ValueError as error:
-            self._explain(error)
+            with Region(self._written, self._watch):
+                WayBack(self, seeds, into, *self.counts).go(self.actions)
         finally:
             self.shelf.clear()
 
@@ -241,13 +242,12 @@ class Passage:
         """Look at the state before ``step``, to compare it with the same one at another time."""
         self.replays.see(step, state, self.program.where(), self.program.names)
 
-    def _explain(self, error: ValueError) -> None:
-        if "read-only" not in str(error):
-            raise error
-        raise ReplayError(
-            f"{self.program.where()} writes into its input ({error}): the state and the arguments are needed as they "
-            "are on the way back, so a step must return its result in new arrays"
-        ) from error
+    def _written(self, error: ValueError, frame: FrameType) -> Exception | None:
+        """What to say of a write into an array that is locked: ``None`` if the user has locked it."""
+        shelf = self.shelf
+        if not any(shelf.is_locked(key) or is_held(key) for near in arrays_near(frame) for key in near):
+            return None
+        return self.program.written_into(error, frame)
 
 
 class Taped:

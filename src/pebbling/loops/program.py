@@ -10,11 +10,13 @@ it, with an early exit and outputs of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any, Protocol, TypeAlias
 
-from ..errors import PebblingError
+from ..errors import PebblingError, ReplayError
 from ..signature import check_call
 from ..tree import Structure, flatten, paths, unflatten
+from ..tree.reach import may_catch
 from ..tree.structure import node_of
 
 Leaves: TypeAlias = list[Any]
@@ -47,6 +49,20 @@ class Program(Protocol):
 
     def names(self, count: int) -> list[str]:
         """How messages call the leaves of the state."""
+
+    def may_catch(self) -> bool:
+        """Whether the code that it runs may catch errors, so that they could go unseen."""
+
+    def written_into(self, error: ValueError, frame: FrameType) -> Exception:
+        """What to raise when the code of a frame writes into an array that is needed as it is."""
+
+
+def written_into_its_input(program: Program, error: ValueError) -> ReplayError:
+    """The error for a step that writes into the state or the arguments."""
+    return ReplayError(
+        f"{program.where()} writes into its input ({error}): the state and the arguments are needed as they are on "
+        "the way back, so a step must return its result in new arrays"
+    )
 
 
 class Trees:
@@ -109,6 +125,12 @@ class Trees:
     def names(self, count: int) -> list[str]:
         return paths(self.structure)
 
+    def may_catch(self) -> bool:
+        return any(map(may_catch, self.functions()))
+
+    def written_into(self, error: ValueError, frame: FrameType) -> Exception:
+        return written_into_its_input(self, error)
+
 
 class Flat:
     """``step(item, state, consts) -> (flag, state, outs, emitted)`` over items."""
@@ -158,6 +180,12 @@ class Flat:
 
     def names(self, count: int) -> list[str]:
         return [f"state[{index}]" for index in range(count)]
+
+    def may_catch(self) -> bool:
+        return any(map(may_catch, self.functions()))
+
+    def written_into(self, error: ValueError, frame: FrameType) -> Exception:
+        return written_into_its_input(self, error)
 
 
 def describe(function: Any) -> str:

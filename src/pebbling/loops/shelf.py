@@ -83,6 +83,10 @@ class Shelf:
                 del self._locks[id(leaf)]
                 unlock(leaf)
 
+    def is_locked(self, key: int) -> bool:
+        """Whether the array with that id is one that the shelf has locked."""
+        return key in self._locks
+
     def clear(self) -> None:
         """Let go of everything."""
         self._slots.clear()

@@ -67,6 +67,8 @@ class Facts:
     promoted_paths: set[Path] = field(default_factory=set)
     trial: bool = True
     """Whether arrays that can't be locked are copied for the first step, to see whether it writes into them."""
+    watched: bool = False
+    """Whether a function that it reaches handles exceptions."""
     width: int = 0
     """The most leaves that the state has been seen to have."""
 

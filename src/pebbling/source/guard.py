@@ -9,21 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from sys import getrefcount
 from traceback import clear_frames
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from numpy import ndarray
 
 from ..errors import PebblingError, SourceError
 from ..loops.frameworks import Framework
+from ..refusal import is_locked
 from .containers import container_of
 from .entry import SOURCES, Entry, copying
 from .escape import check_escape
 from .facts import Facts
 from .graph import SIMPLE, Taken, shared
 from .opening import Given, Opening
-from .suspects import suspects
+from .suspects import frames_of, suspects
 
+_IN_PLACE = "requires grad is being used in an in-place"  # what torch says of a leaf
 _BASE_ALONE = 2  # references to the memory of a view that nobody else looks into
 
 
@@ -122,10 +124,11 @@ class Guarded:
         return f"{self.facts.where}: a function that the loop calls writes into {name}"
 
     def _raised(self, error: Exception, opening: Opening, given: Given) -> None:
-        if isinstance(error, ValueError) and "read-only" in str(error):
-            self._locked(error, opening, given)
-        if isinstance(error, RuntimeError) and "requires grad is being used in an in-place" in str(error):
-            self._locked(error, opening, given)
+        if is_locked(error) or (isinstance(error, RuntimeError) and _IN_PLACE in str(error)):
+            found = self._locked(error, frames_of(error), opening, given)
+            clear_frames(error.__traceback__)
+            error.__traceback__ = None  # it holds the frames of this run, which is over
+            raise found
         if isinstance(error, PebblingError):
             raise error
         if self.length is not None:
@@ -134,23 +137,19 @@ class Guarded:
             error.__traceback__ = None
             raise Again(message, stops=True)
 
-    def _locked(self, error: Exception, opening: Opening, given: Given) -> None:
+    def _locked(self, error: Exception, frames: Iterable[FrameType], opening: Opening, given: Given) -> SourceError:
         """An array was written into that is held: find the names that reach it, and no more of them than necessary."""
-        guesses = list(suspects(error.__traceback__))
-        clear_frames(error.__traceback__)
-        error.__traceback__ = None  # it holds the frames of this run, which is over
         known = {name for name, copied in zip([*self.entry.names, SOURCES], self.copied) if copied}
-        for touched in guesses:
+        for touched in suspects(frames):
             names = {name for name, objects in opening.by_root() if any(self._touches(one, touched) for one in objects)}
             consts = {
                 self.entry.const_owner(place) for place, one in enumerate(given.objects) if self._touches(one, touched)
             }
             if fresh := (names | consts) - known:
-                raise Again(self._words(", ".join(sorted(fresh))), fresh, consts)
-        raise SourceError(
-            f"{self.facts.where}: the loop writes into an array that is needed as it is ({error}): write "
-            "into a copy of it "
-            f"(x = x{copying(self.framework)})"
+                return Again(self._words(", ".join(sorted(fresh))), fresh, consts)
+        return SourceError(
+            f"{self.facts.where}: the loop writes into an array that is needed as it is ({error}): write into a copy "
+            f"of it (x = x{copying(self.framework)})"
         )
 
     def _touches(self, one: Any, touched: set[int]) -> bool:

@@ -15,7 +15,7 @@ from ..tree import kind_of
 from .graph import FIXED, NEW
 from .guard import Again, same_mark
 from .opening import Given, Opening
-from .program import QUIET, Leaves, SourceProgram
+from .program import QUIET, Leaves, SourceProgram, nothing_runs
 from .rewrite import RAISED, RETURNED
 
 
@@ -85,6 +85,7 @@ class LeanProgram(SourceProgram):
             elif cls not in FIXED:
                 return None
         state.clear()
+        self._call = lambda: self._general(values, tokens, consts, given, fresh)
         quiet = stop <= self.reached
         QUIET.depth += quiet
         QUIET.steps += 1
@@ -93,6 +94,7 @@ class LeanProgram(SourceProgram):
         finally:
             QUIET.depth -= quiet
             QUIET.steps -= 1
+            self._call = nothing_runs
         if flag == RAISED:
             self._raised(value, *self._general(values, tokens, consts, given, fresh))
         for at, (place, one, before) in enumerate(watched):

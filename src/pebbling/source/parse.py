@@ -14,8 +14,9 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, NoReturn
 
 from ..errors import SourceError
+from ..tree.reach import GENERATED
 
-RUNTIME = "__pebbling"
+RUNTIME = GENERATED
 """The name by which generated code reaches what runs its loops; generated names begin with it."""
 _OUTER = f"{RUNTIME}_outer"
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from numpy import ndarray
 
@@ -29,6 +30,7 @@ from .graph import SIMPLE, Shape, Taken, is_fixed, shared
 from .guard import Again, Guarded, is_leaf
 from .opening import Given, Opening
 from .rewrite import RAISED, RETURNED
+from .suspects import frames_above
 
 Leaves = list[Any]
 
@@ -82,6 +84,10 @@ class SourceProgram(Guarded):
         paths = set(facts.written) | facts.promoted_paths
         self.written = entry.written_tokens(paths)
         self.touched: set[int] = set()
+        self.watched = False
+        """Whether a function that the loop reaches handles exceptions."""
+        self._call: Callable[[], tuple[Opening, Given]] = nothing_runs
+        """The objects of the call that is running."""
         names = {path[0] for path in paths}
         extra = len(entry.shapes) - len(entry.names)
         self.copied = [name in names for name in [*entry.names, *[SOURCES] * extra]]
@@ -131,6 +137,12 @@ class SourceProgram(Guarded):
     def functions(self) -> list[Callable[..., Any]]:
         return [self.function]
 
+    def may_catch(self) -> bool:
+        return self.watched
+
+    def written_into(self, error: ValueError, frame: FrameType) -> Exception:
+        return self._locked(error, frames_above(frame), *self._call())
+
     def owned(self) -> list[Any]:
         """Arrays of a framework in the initial state that are copies, because the loop writes into them."""
         theirs = {id(one) for one in self.entry.originals}
@@ -176,6 +188,7 @@ class SourceProgram(Guarded):
             if entry.sources_carried
             else given.values[entry.first_const + len(self._order) :]
         )
+        self._call = lambda: (opening, given)
         quiet = stop <= self.reached
         QUIET.depth += quiet
         QUIET.steps += 1
@@ -184,6 +197,7 @@ class SourceProgram(Guarded):
         finally:
             QUIET.depth -= quiet
             QUIET.steps -= 1
+            self._call = nothing_runs
         flag, value, new, outs = results
         if flag == RAISED:
             self._check_intact(given, opening, marks)
@@ -279,6 +293,11 @@ class SourceProgram(Guarded):
             number = self._numbers[shape] = len(self.shapes)
             self.shapes.append(shape)
         return number
+
+
+def nothing_runs() -> NoReturn:
+    """Stands for the objects of a call while there is none."""
+    raise RuntimeError("no step is running")
 
 
 def _is_kept(one: Any) -> bool:

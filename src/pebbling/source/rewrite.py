@@ -17,6 +17,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..tree.reach import HANDLERS
 from .facts import Facts
 from .live import Loop
 from .names import Uses
@@ -39,7 +40,7 @@ class Rewrite:
     def function(self, tree: ast.FunctionDef, parameters: set[str]) -> None:
         """Change a definition in place."""
         own = Uses(tree.body).stores & (self.known - parameters)
-        tree.body = [*_own(own, tree), *self._block(tree.body, None, set(parameters))]
+        tree.body = [*_own(own, tree), *_handlers(tree), *self._block(tree.body, None, set(parameters))]
 
     def _block(self, body: Sequence[ast.stmt], loop: Facts | None, bound: set[str]) -> list[Any]:
         """The statements of a block inside ``loop``; ``bound`` are names known to be bound, and grows."""
@@ -103,6 +104,7 @@ class Rewrite:
         new += self._head(node, facts, unbound)
         new[0].body = [
             *own,
+            *_handlers(node),
             *_delete(dict.fromkeys([*unbound, *[name for name in facts.state if name in deleted]]), node),
             *_code(f"{_name('flag', facts)} = {ENDED}\n{_name('value', facts)} = None", node),
             *_code(f"{_name('exits', facts)} = {RUNTIME}.exits({_name('items', facts)})" if facts.stops else "", node),
@@ -196,6 +198,12 @@ def _guarded(facts: Facts, body: list[Any], like: ast.AST) -> list[Any]:
 def _own(names: Iterable[str], like: ast.AST) -> list[Any]:
     """Make names local to a function, although it may not bind them any more: to read one must not find a global."""
     return [part for name in sorted(names) for part in _code(f"if 0:\n    {name} = None", like)]
+
+
+def _handlers(like: ast.AST) -> list[Any]:
+    """A mark, in code that has handlers of exceptions of the user's own: those of ours catch none of the user's."""
+    handles = any(isinstance(node, ast.Try | ast.TryStar | ast.With) for node in ast.walk(like))
+    return _own([HANDLERS], like) if handles else []
 
 
 def _fill(names: Iterable[str], like: ast.AST) -> list[Any]:

@@ -11,6 +11,7 @@ from numpy import ndarray
 from ..errors import SourceError
 from ..loops.frameworks import Framework, framework_of
 from ..loops.runtime import Options, execute
+from ..refusal import Refused, withdraw
 from .entry import SOURCES, Entry, private, restorer
 from .escape import check_escape, codes_in
 from .facts import Facts
@@ -129,7 +130,7 @@ class Runtime:
             lean = entry.is_simple and not facts.captures and framework.execute is None
             kind = LeanProgram if lean else SourceProgram
             program = kind(facts, function, framework, items, entry, width, stops)
-            program.reached = reached
+            program.reached, program.watched = reached, facts.watched
             _make_private(program)
             try:
                 with Watch(function, program):
@@ -143,7 +144,12 @@ class Runtime:
                         "in every step, or before the loop"
                     ) from error
                 raise
-            except Again as again:
+            except (Again, Refused) as error:
+                again = error.error if isinstance(error, Refused) else error
+                if not isinstance(again, Again):
+                    program.close()
+                    raise
+                withdraw(again)
                 if not self._learned(again, facts, promoted):
                     stops, width = stops or again.stops, max(width, again.width)
                 reached = program.reached

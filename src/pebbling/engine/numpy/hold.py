@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 READ_ONLY = (
-    "pebbling: a plain array used together with differentiated ones is read-only until the gradient is done, "
-    "because the gradient needs its value; write into a copy of it instead (x = x.copy())"
+    "A plain array used together with differentiated ones is read-only until the gradient is done, "
+    "because the gradient needs its value: write into a copy of it instead (x = x.copy())."
 )
 
 
@@ -69,6 +69,12 @@ def keep(held: dict[int, Lock], array: Any) -> Any:
 def small_copy(value: Any) -> Any:
     """A copy of a small array; anything else as it is."""
     return value.copy("K") if type(value) is np.ndarray and value.nbytes <= SMALL else value
+
+
+def is_held(key: int) -> bool:
+    """Whether the array with that id is locked by a tape."""
+    lock = _locks.get(key)
+    return lock is not None and lock() is not None
 
 
 def hold_captured(held: dict[int, Lock], functions: Iterable[Any], args: Iterable[Any]) -> None:

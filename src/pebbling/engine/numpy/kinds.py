@@ -136,7 +136,7 @@ def _revalued(top: Traced, result: Any, value: Any) -> Any:
     return top.revalue(result, value)
 
 
-def refuse_out(func: Any) -> Exception:
+def refuse_out(func: Any) -> BaseException:
     """The error for ``out=``, which a statement such as ``a += x`` with a plain ``a`` implies."""
     return refuse(
         f"{name_of(func)} was asked to write its result, which has a derivative, into a plain array (out= or a += x)",
@@ -175,7 +175,7 @@ def _by_position(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tupl
     return args, kwargs
 
 
-def _misplaced(func: Any) -> Exception:
+def _misplaced(func: Any) -> BaseException:
     return refuse(
         f"{name_of(func)} got a traced array as an argument that has no derivative",
         "Pass stop_gradient(x) there if its derivative does not matter, and arrays by position",

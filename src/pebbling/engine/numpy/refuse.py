@@ -5,24 +5,30 @@ from __future__ import annotations
 import linecache
 import sys
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 
 from ...errors import SourceError
+from ...refusal import refused
 
 _PACKAGES = Path(np.__file__).parents[1]
 _INSIDE = (str(Path(__file__).parents[2]), str(_PACKAGES / "numpy"), str(_PACKAGES / "scipy"))
 
 
-def refuse(reason: str, way_out: str) -> SourceError:
-    """The error for the line of user code that is running now."""
+def refuse(reason: str, way_out: str) -> BaseException:
+    """What to raise for the line of user code that is running now: it reaches the user whatever that code catches."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame = frame.f_back
+    return refused(SourceError(f"{shown(frame)}{reason}. {way_out}."))
+
+
+def shown(frame: FrameType) -> str:
+    """The line that a frame runs: file, number and text."""
     name, line = frame.f_code.co_filename, frame.f_lineno
     text = linecache.getline(name, line, frame.f_globals).strip()
-    shown = f"{name}:{line}: {text}\n" if text else f"{name}:{line}: "
-    return SourceError(f"{shown}{reason}. {way_out}.")
+    return f"{name}:{line}: {text}\n" if text else f"{name}:{line}: "
 
 
 def name_of(func: object) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from ...errors import SourceError
+from ...refusal import Region
+from ...tree.reach import arrays_near
 from ..protocol import Step
 from .dual import Dual
-from .hold import READ_ONLY, release
+from .hold import READ_ONLY, is_held, release
+from .refuse import shown
 from .tape import Tape, accumulate, next_level, walk_back
 from .traced import Traced, plain
 from .var import Var
@@ -66,9 +70,9 @@ def step_vjp(step: Step, inputs: Sequence[Any], wrt: Sequence[bool] | None = Non
 
 
 def run_taped(
-    tape: Tape, step: Step, inputs: Sequence[Any], wrt: Sequence[bool] | None = None
+    tape: Tape, step: Step, inputs: Sequence[Any], wrt: Sequence[bool] | None = None, watch: bool = False
 ) -> tuple[list[Any], TapedStep]:
-    """``step_vjp`` on a given tape."""
+    """``step_vjp`` on a given tape; with ``watch``, the step may catch what NumPy says of locked arrays."""
     sources: list[int] = []
     given = list(inputs)
     for i in range(len(given)):  # no name for a value, which would keep it alive while the step runs
@@ -78,7 +82,7 @@ def run_taped(
             sources.append(i)
     tape.leaves = len(sources)
     try:
-        outputs = _run(step, given)
+        outputs = _run(step, given, watch)
     except BaseException:
         release(tape.held)  # the traceback keeps the tape alive, and the user should not find arrays locked
         raise
@@ -95,21 +99,30 @@ def run_taped(
 
 def step_jvp(step: Step, inputs: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Run one step with tangents; its outputs and theirs."""
+    return run_dual(step, inputs, tangents)
+
+
+def run_dual(
+    step: Step, inputs: Sequence[Any], tangents: Sequence[Any], watch: bool = False
+) -> tuple[list[Any], list[Any]]:
+    """``step_jvp``; with ``watch``, the step may catch what NumPy says of locked arrays."""
     level = next_level()
     _check_tangents(inputs, tangents)
     given = [Dual(x, _strong(t), level) if differentiable(x) else x for x, t in zip(inputs, tangents)]
-    return _split(_run(step, given), level)
+    return _split(_run(step, given, watch), level)
 
 
-def _run(step: Step, given: list[Any]) -> list[Any]:
-    try:
+def written(error: ValueError, frame: FrameType) -> Exception | None:
+    """What to say of a write into an array that NumPy finds locked: ``None`` if a tape has not locked it."""
+    for near in arrays_near(frame):
+        if any(map(is_held, near)):
+            return SourceError(f"{shown(frame)}{error}. {READ_ONLY}")
+    return None
+
+
+def _run(step: Step, given: list[Any], watch: bool = False) -> list[Any]:
+    with Region(written, watch):
         return list(step(given))
-    except ValueError as error:
-        if isinstance(error.__cause__, SourceError):  # NumPy wraps what an assignment of a number runs into
-            raise error.__cause__ from None
-        if "read-only" in str(error):
-            error.add_note(READ_ONLY)
-        raise
 
 
 def step_vjp_dot(

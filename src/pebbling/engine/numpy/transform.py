@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...tree.reach import may_catch
 from ..tree import Tree, flatten, paths
 from .alias import Alias
 from .hold import hold
-from .step import differentiable, run_taped, step_jvp
+from .step import differentiable, run_dual, run_taped
 from .tape import Tape, is_own, meta
 from .traced import plain
 
@@ -25,7 +26,7 @@ def vjp(f: Callable[..., Tree], *args: Tree) -> tuple[Tree, Callable[[Tree], tup
     (array([ 2., 40.]),)
     """
     leaves, rebuild = _arguments(args)
-    outputs, back, rebuild_output = _run(f, leaves, rebuild, {})
+    outputs, back, rebuild_output = _run(f, leaves, rebuild, {}, may_catch(f))
     metas = [meta(leaf) for leaf in leaves]
     shapes = [meta(output) for output in outputs]
 
@@ -53,7 +54,7 @@ def jvp(f: Callable[..., Tree], args: Sequence[Tree], tangents: Sequence[Tree]) 
         shape.append(back)
         return outputs
 
-    outputs, pushed = step_jvp(step, leaves, given)
+    outputs, pushed = run_dual(step, leaves, given, may_catch(f))
     filled = [_zeros(*meta(out)) if t is None else t for out, t in zip(outputs, pushed)]
     return shape[0](iter(outputs)), shape[0](iter(filled))
 
@@ -76,7 +77,7 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
                 given[i] = arg
             return f(*given, **kwargs)
 
-        outputs, back, rebuild_output = _run(of_chosen, leaves, rebuild, kwargs)
+        outputs, back, rebuild_output = _run(of_chosen, leaves, rebuild, kwargs, may_catch(of_chosen))
         value = rebuild_output(iter(outputs))
         if len(outputs) != 1 or meta(value)[0] != () or meta(value)[1].kind != "f":
             found = f"{meta(value)[1]} of shape {meta(value)[0]}" if len(outputs) == 1 else f"{len(outputs)} values"
@@ -138,7 +139,7 @@ def stop_gradient(x: Any) -> Any:
     return value
 
 
-def _run(f: Callable[..., Tree], leaves: list[Any], rebuild: Any, kwargs: dict[str, Any]) -> Any:
+def _run(f: Callable[..., Tree], leaves: list[Any], rebuild: Any, kwargs: dict[str, Any], watch: bool) -> Any:
     tape, shape = Tape(), []
     for leaf in leaves:
         hold(tape.held, plain(leaf))
@@ -148,7 +149,7 @@ def _run(f: Callable[..., Tree], leaves: list[Any], rebuild: Any, kwargs: dict[s
         shape.append(back)
         return outputs
 
-    return *run_taped(tape, step, leaves), shape[0]
+    return *run_taped(tape, step, leaves, None, watch), shape[0]
 
 
 def _place(argnum: int, count: int) -> int:

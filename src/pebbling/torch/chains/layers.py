@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
 
-from ...loops.program import Leaves, Stepped
+from ...loops.program import Leaves, Stepped, written_into_its_input
 from ...tree import Structure, flatten, paths, unflatten
 from ..loops.buffers import Values
 from ..loops.checkpointed import CheckpointedLoop
@@ -49,6 +50,12 @@ class Layers:
     def names(self, count: int) -> list[str]:
         found = [names for one in self.structures.values() if len(names := paths(one, "output")) == count]
         return found[0] if found else [f"output[{index}]" for index in range(count)]
+
+    def may_catch(self) -> bool:
+        return False  # torch does not lock tensors
+
+    def written_into(self, error: ValueError, frame: FrameType) -> Exception:
+        return written_into_its_input(self, error)
 
 
 class CheckpointedChain(CheckpointedLoop):
