@@ -5,8 +5,8 @@
         LOG.append(u)
         return memory.setdefault("k", 0.1) * u
 
-From ``drag`` the walk comes to two *places*: ``the global LOG`` (held by the module's dict) and ``the defaults of
-drag`` (held by the function). Whoever knows the places can look whether their contents have changed, or exchange
+From ``drag`` the walk comes to two *spots*: ``the global LOG`` (held by the module's dict) and ``the defaults of
+drag`` (held by the function). Whoever knows the spots can look whether their contents have changed, or exchange
 them for others.
 
 - Followed are functions (globals that their code names, inner code included, defaults, keyword defaults, attributes,
@@ -61,7 +61,7 @@ _OF_CLASSES = frozenset(
 )
 
 
-class Held:
+class Spot:
     """Where something is held: by whom, under which name there, and how messages call it."""
 
     __slots__ = ("holder", "name", "words")
@@ -119,7 +119,7 @@ HANDLERS = f"{GENERATED}_handlers"
 
 
 class Reach:
-    """A walk from functions and objects; iterating gives the places, each once."""
+    """A walk from functions and objects; iterating gives the spots, each once."""
 
     def __init__(self, values: Iterable[Any], passed: Iterable[Any] = ()) -> None:
         """``passed`` are functions whose own closures are somebody else's affair, since they are taken apart."""
@@ -129,7 +129,7 @@ class Reach:
         self.codes: list[CodeType] = []
         """The code of the functions met so far."""
 
-    def __iter__(self) -> Iterator[Held]:
+    def __iter__(self) -> Iterator[Spot]:
         seen, waiting = self._seen, self._waiting
         while waiting and len(seen) < MOST:
             one = waiting.pop()
@@ -147,20 +147,20 @@ class Reach:
             else:
                 waiting += gc.get_referents(one)
 
-    def _of_function(self, function: FunctionType) -> Iterator[Held]:
+    def _of_function(self, function: FunctionType) -> Iterator[Spot]:
         code, name = function.__code__, function.__name__
         self.codes.append(code)
         if function.__defaults__:
-            yield self._met(Held(function, "__defaults__", f"the defaults of {name}"))
+            yield self._met(Spot(function, "__defaults__", f"the defaults of {name}"))
         if function.__kwdefaults__:
-            yield self._met(Held(function, "__kwdefaults__", f"the defaults of {name}"))
+            yield self._met(Spot(function, "__kwdefaults__", f"the defaults of {name}"))
         for attribute in function.__dict__:
             if attribute != "__wrapped__" and not attribute.startswith(GENERATED):
-                yield self._met(Held(function.__dict__, attribute, f"{name}.{attribute}"))
+                yield self._met(Spot(function.__dict__, attribute, f"{name}.{attribute}"))
         if id(function) not in self._passed:
             for variable, cell in zip(code.co_freevars, function.__closure__ or ()):
                 if not variable.startswith(GENERATED):
-                    yield self._met(Held(cell, "", f"{variable} of {name}"))
+                    yield self._met(Spot(cell, "", f"{variable} of {name}"))
         names = names_in(code)
         for used in names:
             if used in function.__globals__:
@@ -168,16 +168,16 @@ class Reach:
                 if isinstance(value, ModuleType):
                     yield from self._of_module(value, names)
                 else:
-                    yield self._met(Held(function.__globals__, used, f"the global {used}"))
+                    yield self._met(Spot(function.__globals__, used, f"the global {used}"))
 
-    def _of_module(self, module: ModuleType, used: frozenset[str]) -> Iterator[Held]:
+    def _of_module(self, module: ModuleType, used: frozenset[str]) -> Iterator[Spot]:
         if is_library(getattr(module, "__file__", None)):
             return
         for name in used & vars(module).keys():
             if not isinstance(vars(module)[name], ModuleType):
-                yield self._met(Held(vars(module), name, f"{module.__name__}.{name}"))
+                yield self._met(Spot(vars(module), name, f"{module.__name__}.{name}"))
 
-    def _of_class(self, cls: type) -> Iterator[Held]:
+    def _of_class(self, cls: type) -> Iterator[Spot]:
         self._waiting += cls.__bases__
         if type(cls) is not type:
             self._waiting.append(type(cls))
@@ -187,9 +187,9 @@ class Reach:
             if isinstance(value, FunctionType | staticmethod | classmethod | property):
                 self._waiting.append(value)
             elif not isinstance(value, _ENDS[9:]):
-                yield self._met(Held(cls, name, f"{cls.__name__}.{name}"))
+                yield self._met(Spot(cls, name, f"{cls.__name__}.{name}"))
 
-    def _met(self, place: Held) -> Held:
+    def _met(self, place: Spot) -> Spot:
         self._waiting.append(place.get())
         return place
 
