@@ -17,6 +17,7 @@ MODULES = [
     "pebbling.jax",
     "pebbling.graph",
     "pebbling.show",
+    "pebbling.testing",
     "pebbling.adapters.checkpoint_schedules",
     "pebbling.adapters.pyadjoint",
 ]

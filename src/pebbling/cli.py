@@ -1,4 +1,4 @@
-"""The command line: ``pebbling plan``, ``show``, ``demo``, ``bench``, ``clean``.
+"""The command line: ``pebbling plan``, ``show``, ``why``, ``demo``, ``bench``, ``clean``.
 
 Errors are one line on standard error and exit code 2.
 """
@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -80,6 +81,11 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="a first look: a simulation, its gradient in 1 %% of the memory, pictures")
     demo.set_defaults(run=_demo)
     demo.add_argument("directory", nargs="?", default="demo", help="where the pictures go (default: demo)")
+
+    why = commands.add_parser("why", help="why the peak of a PyTorch model's training step is where it is")
+    why.set_defaults(run=_why)
+    why.add_argument("of", metavar="MODULE:FUNCTION", help="a function that returns a model and its batch, as a tuple")
+    why.add_argument("--save", metavar="FILE", help="a page (.html), .json, .perfetto.json or .pickle (memory_viz)")
 
     bench = commands.add_parser("bench", help="list the benchmarks of a checkout, or run one")
     bench.set_defaults(run=_bench)
@@ -197,6 +203,33 @@ def _demo(options: argparse.Namespace) -> int:
     from .demo import demo
 
     demo(options.directory)
+    return 0
+
+
+def _why(options: argparse.Namespace) -> int:
+    module, _, name = options.of.partition(":")
+    if not name:
+        raise ValueError(f"{options.of!r}: expected module:function, such as train:example in the folder of train.py")
+    sys.path.insert(0, os.getcwd())
+    try:
+        function = getattr(import_module(module), name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise ValueError(f"{options.of}: {error}") from error
+    made = function()
+    if not isinstance(made, tuple) or len(made) < 2 or not callable(made[0]):
+        raise ValueError(f"{options.of} returned {type(made).__name__}: expected a tuple of a model and its batch")
+    from .torch import why
+
+    model, batch = made[0], made[1] if len(made) == 2 else made[1:]
+    positional, keywords = (), {}
+    if isinstance(batch, dict):
+        keywords = batch
+    else:
+        positional = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+    found = why(model, *positional, **keywords)
+    print(found)
+    if options.save is not None:
+        print(f"saved: {found.save(options.save)}")
     return 0
 
 

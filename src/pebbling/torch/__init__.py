@@ -4,5 +4,6 @@ from .chains import Chain, chain
 from .loops import loop
 from .models import fit, plan
 from .tracked import Tracked
+from .why import Largest, largest, why
 
-__all__ = ["Chain", "Tracked", "chain", "fit", "loop", "plan"]
+__all__ = ["Chain", "Largest", "Tracked", "chain", "fit", "largest", "loop", "plan", "why"]
