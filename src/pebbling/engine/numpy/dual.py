@@ -11,6 +11,7 @@ from numpy import add, multiply, ndarray
 
 from .alias import link, shares
 from .arraylike import Array
+from .elision import LARGE, swaps_product, swaps_reflected, swaps_ufunc
 from .indexing import add_at, freeze, lasts, put
 from .kinds import Elementwise
 from .rules.arithmetic import base_slope
@@ -106,6 +107,9 @@ class Dual(Array):
         if not kwargs and method == "__call__" and ufunc in OPERATORS and isinstance(self.value, ndarray):
             forward, reflected = OPERATORS[ufunc]
             left, right = inputs
+            if ufunc is multiply and right is self and self.value.nbytes >= LARGE:
+                if swaps_ufunc(getrefcount(left) - 1, getrefcount(self) - 1, left, self):
+                    return self.__mul__(left)
             return getattr(self, forward)(right) if left is self else getattr(self, reflected)(left)
         return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
 
@@ -150,6 +154,9 @@ class Dual(Array):
 
     def __mul__(self, other: Any) -> Any:
         x, t = self.value, self.tangent
+        if type(x) is ndarray and x.nbytes >= LARGE:
+            if swaps_product(getrefcount(self), getrefcount(other), self, other):
+                return other.__mul__(self) if type(other) is Dual else self.__rmul__(other)
         if type(other) is ndarray is type(x) and other.dtype is not _OBJECTS:
             return Dual(x * other, None if t is None else t * other, self.level)
         if type(other) is Dual and other.level == self.level:
@@ -187,7 +194,10 @@ class Dual(Array):
         return super().__truediv__(other)
 
     def __radd__(self, other: Any) -> Any:
-        return self + other if _is_constant(other) else super().__radd__(other)
+        if not _is_constant(other):
+            return super().__radd__(other)
+        out, t = other + self.value, self.tangent
+        return Dual(out, None if t is None else _spread(t, out), self.level)
 
     def __rsub__(self, other: Any) -> Any:
         if not _is_constant(other):
@@ -196,7 +206,13 @@ class Dual(Array):
         return Dual(out, None if t is None else _spread(-t, out), self.level)
 
     def __rmul__(self, other: Any) -> Any:
-        return self * other if _is_constant(other) else super().__rmul__(other)
+        x, t = self.value, self.tangent
+        if type(x) is ndarray and x.nbytes >= LARGE and swaps_reflected(getrefcount(self), other, self):
+            return self.__mul__(other)
+        if not _is_constant(other):
+            return super().__rmul__(other)
+        out = other * x
+        return Dual(out, None if t is None else _spread(other * t, out), self.level)
 
     def __rtruediv__(self, other: Any) -> Any:
         if not _is_constant(other):

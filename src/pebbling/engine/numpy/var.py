@@ -11,11 +11,12 @@ from sys import getrefcount
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import multiply, ndarray
 
 from . import pulls
 from .alias import link, shares
 from .arraylike import Array
+from .elision import LARGE, swaps_product, swaps_reflected, swaps_ufunc
 from .hold import SMALL, hold_captured, keep, small_copy
 from .indexing import freeze, lasts, pull_getitem, pull_write, put
 from .kinds import Elementwise
@@ -124,6 +125,9 @@ class Var(Array):
         if not kwargs and method == "__call__" and ufunc in OPERATORS and type(self.value) in ARRAYS:
             forward, reflected = OPERATORS[ufunc]
             left, right = inputs
+            if ufunc is multiply and right is self and self.value.nbytes >= LARGE:
+                if swaps_ufunc(getrefcount(left) - 1, getrefcount(self) - 1, left, self):
+                    return self.__mul__(left)
             return getattr(self, forward)(right) if left is self else getattr(self, reflected)(left)
         return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
 
@@ -146,7 +150,13 @@ class Var(Array):
         return super().__add__(other)
 
     def __radd__(self, other: Any) -> Any:
-        return self + other if type(self.value) in ARRAYS and type(other) in CONSTANTS else super().__radd__(other)
+        tape, x = self.tape, self.value
+        if type(x) in ARRAYS and type(other) in CONSTANTS:
+            out = other + x
+            if out.dtype is x.dtype and out.shape == x.shape:
+                tape.append((pulls.pull_same, self.index))
+                return Var(out, tape, len(tape) - 1)
+        return super().__radd__(other)
 
     def __sub__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
@@ -181,11 +191,16 @@ class Var(Array):
             if type(other) is Var and other.tape is tape:
                 y = other.value
                 if type(y) in ARRAYS:
+                    if x.nbytes >= LARGE and swaps_product(getrefcount(self), getrefcount(other), self, other):
+                        return other.__mul__(self)
                     same = x.dtype is y.dtype and x.shape == y.shape
                     pull = pulls.pull_multiply if same else pulls.pull_multiply_fit
                     tape.append((pull, self.index, other.index, x, y))
                     return Var(x * y, tape, len(tape) - 1)
             elif type(other) in CONSTANTS:
+                if type(other) is ndarray and x.nbytes >= LARGE:
+                    if swaps_product(getrefcount(self), getrefcount(other), self, other):
+                        return self.__rmul__(other)
                 out = x * other
                 if out.dtype is x.dtype and out.shape == x.shape:
                     if type(other) is ndarray:
@@ -195,7 +210,18 @@ class Var(Array):
         return super().__mul__(other)
 
     def __rmul__(self, other: Any) -> Any:
-        return self * other if type(self.value) in ARRAYS and type(other) in CONSTANTS else super().__rmul__(other)
+        tape, x = self.tape, self.value
+        if type(x) in ARRAYS:
+            if x.nbytes >= LARGE and swaps_reflected(getrefcount(self), other, self):
+                return self.__mul__(other)
+            if type(other) in CONSTANTS:
+                out = other * x
+                if out.dtype is x.dtype and out.shape == x.shape:
+                    if type(other) is ndarray:
+                        other = keep(tape.held, other)
+                    tape.append((pulls.pull_scale, self.index, other))
+                    return Var(out, tape, len(tape) - 1)
+        return super().__rmul__(other)
 
     def __truediv__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
