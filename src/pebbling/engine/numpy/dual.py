@@ -107,9 +107,13 @@ class Dual(Array):
         if not kwargs and method == "__call__" and ufunc in OPERATORS and isinstance(self.value, ndarray):
             forward, reflected = OPERATORS[ufunc]
             left, right = inputs
-            if ufunc is multiply and right is self and self.value.nbytes >= LARGE:
-                if swaps_ufunc(getrefcount(left) - 1, getrefcount(self) - 1, left, self):
-                    return self.__mul__(left)
+            if (
+                ufunc is multiply
+                and right is self
+                and self.value.nbytes >= LARGE
+                and swaps_ufunc(getrefcount(left) - 1, getrefcount(self) - 1, left, self)
+            ):
+                return self.__mul__(left)
             return getattr(self, forward)(right) if left is self else getattr(self, reflected)(left)
         return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
 
@@ -154,9 +158,12 @@ class Dual(Array):
 
     def __mul__(self, other: Any) -> Any:
         x, t = self.value, self.tangent
-        if type(x) is ndarray and x.nbytes >= LARGE:
-            if swaps_product(getrefcount(self), getrefcount(other), self, other):
-                return other.__mul__(self) if type(other) is Dual else self.__rmul__(other)
+        if (
+            type(x) is ndarray
+            and x.nbytes >= LARGE
+            and swaps_product(getrefcount(self), getrefcount(other), self, other)
+        ):
+            return other.__mul__(self) if type(other) is Dual else self.__rmul__(other)
         if type(other) is ndarray is type(x) and other.dtype is not _OBJECTS:
             return Dual(x * other, None if t is None else t * other, self.level)
         if type(other) is Dual and other.level == self.level:

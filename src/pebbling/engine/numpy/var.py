@@ -125,9 +125,13 @@ class Var(Array):
         if not kwargs and method == "__call__" and ufunc in OPERATORS and type(self.value) in ARRAYS:
             forward, reflected = OPERATORS[ufunc]
             left, right = inputs
-            if ufunc is multiply and right is self and self.value.nbytes >= LARGE:
-                if swaps_ufunc(getrefcount(left) - 1, getrefcount(self) - 1, left, self):
-                    return self.__mul__(left)
+            if (
+                ufunc is multiply
+                and right is self
+                and self.value.nbytes >= LARGE
+                and swaps_ufunc(getrefcount(left) - 1, getrefcount(self) - 1, left, self)
+            ):
+                return self.__mul__(left)
             return getattr(self, forward)(right) if left is self else getattr(self, reflected)(left)
         return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
 
@@ -198,9 +202,12 @@ class Var(Array):
                     tape.append((pull, self.index, other.index, x, y))
                     return Var(x * y, tape, len(tape) - 1)
             elif type(other) in CONSTANTS:
-                if type(other) is ndarray and x.nbytes >= LARGE:
-                    if swaps_product(getrefcount(self), getrefcount(other), self, other):
-                        return self.__rmul__(other)
+                if (
+                    type(other) is ndarray
+                    and x.nbytes >= LARGE
+                    and swaps_product(getrefcount(self), getrefcount(other), self, other)
+                ):
+                    return self.__rmul__(other)
                 out = x * other
                 if out.dtype is x.dtype and out.shape == x.shape:
                     if type(other) is ndarray:
