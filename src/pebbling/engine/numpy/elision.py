@@ -65,14 +65,14 @@ def _opcode(depth: int) -> int:
 
 
 _TEMPORARY, _OPERATOR = _measured()
-_LEFT, RIGHT = _TEMPORARY["mul"]
+_LEFT, _RIGHT = _TEMPORARY["mul"]
 _REFLECTED = _TEMPORARY["rmul"][1]
 _ARRAY = _TEMPORARY["ndarray"]
 
 
 def swaps_product(left_count: int, right_count: int, left: Any, right: Any) -> bool:
-    """Whether ``left * right`` is ``right * left`` to NumPy, ``left`` being traced; the counts are those of ``__mul__``."""
-    if right_count > RIGHT:
+    """Whether ``left * right`` is ``right * left`` to NumPy, ``left`` being traced; the counts are of ``__mul__``."""
+    if right_count > _RIGHT:
         return False
     x, y = plain(left), plain(right)
     return _holds(y, x) and not (left_count <= _LEFT and _holds(x, y))
