@@ -58,6 +58,7 @@ ABOVE = {
         "engine",
         "loops",
         "source",
+        "why",
     },
     "testing": {"units", "why", "torch"},
     "pytest_plugin": {"units"},

@@ -5,6 +5,7 @@ from .loops import fori_loop, loop, scan
 from .offload import offload_loop
 from .online import while_loop
 from .rewrite import Entry, Report, checkpoint_loops
+from .why import why
 
 __all__ = [
     "GPU_OPTIONS",
@@ -17,4 +18,5 @@ __all__ = [
     "offload_loop",
     "scan",
     "while_loop",
+    "why",
 ]

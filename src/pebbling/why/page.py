@@ -16,10 +16,12 @@ _COLOURS = {
     "parameter": "#7a869a",
     "buffer": "#a3adbd",
     "batch": "#8d6cab",
+    "argument": "#7a869a",
     "gradient": "#c8553d",
     "optimizer": "#b58a2a",
     "saved": "#2f7fc1",
     "output": "#3aa17e",
+    "result": "#3aa17e",
     "temporary": "#d98c00",
     "other": "#c3c9d3",
 }

@@ -18,10 +18,12 @@ _NAMES = {
     "parameter": "parameters",
     "buffer": "buffers",
     "batch": "batch",
+    "argument": "arguments",
     "gradient": "gradients",
     "optimizer": "optimizer state",
     "saved": "saved for the backward pass",
     "output": "outputs that you hold",
+    "result": "results",
     "temporary": "temporaries",
     "other": "not the model's",
 }

@@ -20,7 +20,19 @@ from typing import Literal
 
 import numpy as np
 
-Kind = Literal["parameter", "buffer", "batch", "gradient", "optimizer", "saved", "output", "temporary", "other"]
+Kind = Literal[
+    "parameter",
+    "buffer",
+    "batch",
+    "argument",
+    "gradient",
+    "optimizer",
+    "saved",
+    "output",
+    "result",
+    "temporary",
+    "other",
+]
 """What a storage is: ``saved`` ones are kept by the forward pass for the backward pass."""
 
 Phase = Literal["forward", "backward", "optimizer"]
