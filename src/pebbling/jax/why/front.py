@@ -47,11 +47,9 @@ def why(f: Callable[..., Any], *args: Any, **keywords: Any) -> Why:
 
 def _story(instructions: tuple[Instruction, ...], found: list[Buffer], inside: dict[int, list[Buffer]]) -> Story:
     """One moment an instruction that computes; buffers of nested computations live while their caller runs."""
-    count = len(instructions)
-    backward = next((at for at, each in enumerate(instructions) if _phase(each) == "backward"), count)
-    lives = [_life(buffer, backward, count) for buffer in found]
+    lives = [_life(buffer, instructions) for buffer in found]
     for at, nested in inside.items():
-        lives += [replace(_life(each, 0, 0), start=at, end=at + 1, kind="temporary") for each in nested]
+        lives += [replace(_life(each, ()), start=at, end=at + 1) for each in nested]
     lives = [life for life in lives if life.bytes]
     story = Story(tuple(Moment("") for _ in instructions), tuple(lives))
     levels = story.levels(lives)
@@ -63,7 +61,7 @@ def _story(instructions: tuple[Instruction, ...], found: list[Buffer], inside: d
     return Story(tuple(moments), story.lives)
 
 
-def _life(buffer: Buffer, backward: int, count: int) -> Life:
+def _life(buffer: Buffer, instructions: tuple[Instruction, ...]) -> Life:
     module, op = _path(buffer.maker)
     end = None if buffer.is_result or buffer.is_argument else buffer.last + (0 if buffer.gives_way else 1)
     if buffer.is_argument:
@@ -71,7 +69,8 @@ def _life(buffer: Buffer, backward: int, count: int) -> Life:
     if buffer.is_result:
         # XLA sets results aside for the whole of the run.
         return Life(buffer.bytes, 0, None, "result", op, module, buffer.maker.line)
-    kept = buffer.start < backward < count and buffer.last > backward
+    read_late = buffer.last < len(instructions) and _phase(instructions[buffer.last]) == "backward"
+    kept = read_late and _phase(buffer.maker) == "forward"
     return Life(buffer.bytes, buffer.start, end, "saved" if kept else "temporary", op, module, buffer.maker.line)
 
 
