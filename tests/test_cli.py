@@ -15,8 +15,10 @@ import pebbling.cli
 from pebbling import Hierarchical, Mixed, Online, Periodic, Revolve, StoreAll, Tier, plan
 from pebbling.cli import main
 from pebbling.drive import Report
+from pebbling.graph import Graph, Node, Storage, save, solve
 from pebbling.show import compare, read_sheet, table
 from pebbling.store import Disk
+from pebbling.why import Moment, Story, Why
 
 PROBLEM = {"steps": "2e3", "state": "4GB", "tape": "8GB", "forward": "0.5s", "backward": "1s", "memory": "64GB"}
 DISK = {"disk": "400GB", "disk-write": "2GB/s", "disk-read": "3GB/s"}
@@ -240,7 +242,7 @@ def test_errors_of_show_are_one_line(content: str | None, message: str, capsys: 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [([], "command"), (["clean", "nowhere"], "no directory 'nowhere'"), (["fly"], "invalid choice: 'fly'")],
+    [(["clean", "nowhere"], "no directory 'nowhere'"), (["fly"], "invalid choice: 'fly'")],
 )
 def test_other_errors_are_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     _fails(arguments, message, capsys)
@@ -289,3 +291,55 @@ def test_names_are_bold_in_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> N
     assert emphasised(line, Terminal()) == "\x1b[1mschedule        \x1b[0m Revolve"
     monkeypatch.setenv("NO_COLOR", "1")
     assert emphasised(line, Terminal()) == line
+
+
+def test_without_a_command_the_help_is_printed_and_the_version_is_the_packages(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([]) == 0
+    assert "plan" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"pebbling {pebbling.__version__}\n"
+
+
+def test_show_reads_comparisons_graphs_plans_of_graphs_and_what_why_found(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["plan", "--steps", "100", "--compare", "--json"]) == 0
+    (tmp_path / "comparison.json").write_text(capsys.readouterr().out)
+    assert main(["show", "comparison.json"]) == 0
+    assert capsys.readouterr().out == table(compare(100)) + "\n"
+
+    graph = Graph([Node("a", ("x",), (Storage("y", 8),), 1.0)], [Storage("x", 8, True)], ["y"], "small")
+    save(graph, "graph.json.gz")
+    assert main(["show", "graph.json.gz"]) == 0
+    assert capsys.readouterr().out == f"{graph}\n"
+    found = solve(graph, None)
+    save(found, "plan.json")
+    assert main(["show", "plan.json"]) == 0
+    assert capsys.readouterr().out == f"{found}\n"
+
+    why = Why(Story((Moment("mul", top=100),), ()))
+    why.save("why.json")
+    assert main(["show", "why.json"]) == 0
+    assert "peak 100 B" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b"\x1f\x8b\x00", b'{"kind": "why"}', b'{"kind": []}'])
+def test_files_that_are_nothing_of_ours_get_a_line(content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("broken.json").write_bytes(content)
+    assert main(["show", "broken.json"]) == 2
+    assert capsys.readouterr().err.startswith("pebbling: error: ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_names_every_command_and_flag(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(word in script for word in ("plan", "show", "why", "clean", "no-overlap", "only"))
+    if shell == "bash":
+        typed = f"{script}\nCOMP_WORDS=(pebbling clean --o); COMP_CWORD=2; _pebbling; echo ${{COMPREPLY[@]}}"
+        done = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, check=True)
+        assert done.stdout == "--only\n"

@@ -65,7 +65,7 @@ ABOVE = {
     "adapters": {"errors", "units", "tree", "chain", "store", "drive", "loops", "torch", "jax"},
     "show": {"errors", "units", "tree", "chain", "graph", "store", "drive"},
     "demo": {"errors", "units", "tree", "chain", "store", "drive", "engine", "loops", "show"},
-    "cli": {"errors", "units", "chain", "store", "drive", "show", "demo", "torch"},
+    "cli": {"__version__", "errors", "units", "chain", "graph", "store", "drive", "why", "show", "demo", "torch"},
     "__main__": {"cli"},
 }
 FRAMEWORKS = ("torch", "jax", "autograd", "h5py", "blosc2", "numba", "matplotlib", "rich", "scipy", "mpi4py")

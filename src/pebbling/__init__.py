@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from .source.explain import explain
     from .tape import Tape, op
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 _LATER = {

@@ -1,27 +1,32 @@
-"""The command line: ``pebbling plan``, ``show``, ``why``, ``demo``, ``bench``, ``clean``.
+"""The command line: ``pebbling plan``, ``show``, ``why``, ``demo``, ``bench``, ``clean``, ``completion``.
 
-Errors are one line on standard error and exit code 2.
+Errors are one line on standard error and exit code 2. ``pebbling`` alone prints the help.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import gzip
 import json
 import os
 import subprocess
 import sys
+import zlib
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import show
+from . import __version__, show
 from .chain import plan
 from .errors import PebblingError
+from .graph.files import FORMATS, load
 from .show.named import FAMILIES, disk_tier, in_numbers, named, tape_ratio, turn_time
 from .show.svg import svg_path
 from .show.text import emphasised
 from .units import format_bytes
+from .why.report import summary
 
 _EXAMPLE = """example:
   pebbling plan --steps 1e6 --state 4GB --tape 8GB --forward 0.5s --backward 1s \\
@@ -38,11 +43,25 @@ _PROBLEM = {
 }
 _METAVARS = {"forward": "TIME", "backward": "TIME", "disk-write": "RATE", "disk-read": "RATE"}
 _COMPARED = "compare.svg"
+_GZIP = b"\x1f\x8b"
+_COMPLETE = """_pebbling() {{
+  local words
+  if [ "$COMP_CWORD" -le 1 ]; then words='{commands} --version --help'; else
+    case "${{COMP_WORDS[1]}}" in
+{cases}    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+}}
+complete -o default -F _pebbling pebbling"""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.run is None:
+        parser.print_help()
+        return 0
     try:
         code: int = options.run(options)
         sys.stdout.flush()
@@ -70,12 +89,14 @@ def _say_error(message: object) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="pebbling", description="Exact gradients within a budget: plan, look, measure, clean up.")
-    commands = parser.add_subparsers(required=True, metavar="command")
+    parser.add_argument("--version", action="version", version=f"pebbling {__version__}")
+    parser.set_defaults(run=None)
+    commands = parser.add_subparsers(metavar="command")
     _add_plan(commands)
 
-    shown = commands.add_parser("show", help="show a saved plan or a run's report")
+    shown = commands.add_parser("show", help="show what pebbling saved: a plan, a report, a comparison, a graph")
     shown.set_defaults(run=_show)
-    shown.add_argument("file", help="JSON from `pebbling plan --json`, or from a report")
+    shown.add_argument("file", help="from `pebbling plan --json`, `pebbling why --save`, a report, a model's plan")
     shown.add_argument("--save", metavar="FILE.svg", help="draw a picture of the plan")
 
     demo = commands.add_parser("demo", help="a first look: a simulation, its gradient in 1 %% of the memory, pictures")
@@ -97,6 +118,12 @@ def _parser() -> argparse.ArgumentParser:
     clean.add_argument("directory")
     clean.add_argument("--only", metavar="RUN", help="only what this run left")
     clean.add_argument("--yes", action="store_true", help="remove it")
+
+    completion = commands.add_parser("completion", help="print what makes a shell complete pebbling's commands")
+    completion.set_defaults(run=lambda options: _completion(options.shell, commands.choices))
+    completion.add_argument(
+        "shell", choices=("bash", "zsh", "fish"), help='bash and zsh: eval "$(pebbling completion bash)"'
+    )
     return parser
 
 
@@ -184,19 +211,56 @@ def _compare(options: argparse.Namespace, problem: dict[str, Any]) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     path = Path(options.file)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON, so it is neither a plan nor a report: {error}") from None
-    kind = content.get("kind") if isinstance(content, dict) else None
+    content = _document(path)
+    kind = content.get("kind", content.get("format")) if isinstance(content, dict) else None
     if kind == "plan":
         return _say_sheet(show.read_sheet(content), options)
+    if options.save is not None:
+        raise ValueError(
+            f"{path} is not the plan of a schedule, and there are pictures of such plans alone: leave out --save"
+        )
     if kind == "report":
-        if options.save is not None:
-            raise ValueError(f"{path} is the report of a run, of which there is no picture: leave out --save")
-        print(emphasised(str(show.read_report(content)), sys.stdout))
+        text = str(show.read_report(content))
+    elif kind == "comparison":
+        text = show.table_of(content)
+    elif kind == "why":
+        text = summary(content)
+    elif kind in FORMATS:
+        text = str(load(path))
+    else:
+        raise ValueError(
+            f'{path} is of kind {kind!r}; a plan ("plan"), the report of a run ("report"), a "comparison", '
+            f'what `pebbling why` found ("why"), a graph or its plan is expected'
+        )
+    print(emphasised(text, sys.stdout))
+    return 0
+
+
+def _document(path: Path) -> Any:
+    """The JSON in a file, which may be compressed."""
+    try:
+        content = path.read_bytes()
+        return json.loads(gzip.decompress(content) if content[:2] == _GZIP else content)
+    except (ValueError, EOFError, RecursionError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is not JSON, so it is nothing that pebbling saved: {error}") from None
+
+
+def _completion(shell: str, commands: Mapping[str, argparse.ArgumentParser]) -> int:
+    flags = {
+        name: " ".join(flag for action in command._actions for flag in action.option_strings if flag.startswith("--"))
+        for name, command in commands.items()
+    }
+    if shell == "fish":
+        print(f"complete -c pebbling -n __fish_use_subcommand -f -a '{' '.join(commands)}'")
+        for name, words in flags.items():
+            for flag in words.split():
+                print(f"complete -c pebbling -n '__fish_seen_subcommand_from {name}' -l {flag[2:]}")
         return 0
-    raise ValueError(f'{path} is of kind {kind!r}; a plan ("plan") or the report of a run ("report") is expected')
+    if shell == "zsh":
+        print("autoload -U +X bashcompinit && bashcompinit")
+    cases = "".join(f"    {name}) words='{words}' ;;\n" for name, words in flags.items())
+    print(_COMPLETE.format(commands=" ".join(commands), cases=cases))
+    return 0
 
 
 def _demo(options: argparse.Namespace) -> int:

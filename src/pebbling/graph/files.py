@@ -11,7 +11,7 @@ from typing import Any
 from .model import Graph, Node, Storage
 from .plan import Compute, Fetch, Free, GraphPlan, Offload, Step
 
-_GRAPH, _PLAN = "pebbling graph", "pebbling graph plan"
+FORMATS = _GRAPH, _PLAN = "pebbling graph", "pebbling graph plan"
 _VERSION = 1
 _KINDS: tuple[type[Step], ...] = (Compute, Free, Offload, Fetch)
 _COSTS = ("memory", "peak", "overhead", "bound", "minimum")

@@ -5,7 +5,7 @@ from .compare import Comparison, Curve, compare
 from .live import live
 from .pebbles import pebbles
 from .sheet import Sheet, read_report, read_sheet
-from .text import table
+from .text import table, table_of
 
 __all__ = [
     "Comparison",
@@ -17,5 +17,6 @@ __all__ = [
     "read_report",
     "read_sheet",
     "table",
+    "table_of",
     "tradeoff",
 ]

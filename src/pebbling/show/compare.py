@@ -54,6 +54,7 @@ class Comparison:
             "kind": "comparison",
             "steps": self.steps,
             "memory": list(self.memory),
+            "rows": list(self.rows),
             "curves": curves,
             "notes": list(self.notes),
         }

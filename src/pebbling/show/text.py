@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from .compare import Comparison
 
@@ -16,13 +16,21 @@ def table(comparison: Comparison) -> str:
     >>> table(compare(20)).splitlines()[-1].split()
     ['19', '1.950', '2.050', '1.500', '1.000', '1.950']
     """
-    header = ["states", *(curve.name for curve in comparison.curves)]
-    rows = []
-    for memory in comparison.rows:
-        index = comparison.memory.index(memory)
-        counts = [curve.forwards[index] for curve in comparison.curves]
-        rows.append([f"{memory:,}", *("-" if one is None else f"{one / comparison.steps:.3f}" for one in counts)])
-    return "\n".join([columns(header, rows), *comparison.notes])
+    return table_of(comparison.json())
+
+
+def table_of(content: dict[str, Any]) -> str:
+    """The same from what ``Comparison.json`` gave; a ``ValueError`` says what is missing or not right."""
+    try:
+        steps, at = content["steps"], {memory: i for i, memory in enumerate(content["memory"])}
+        header = ["states", *(curve["name"] for curve in content["curves"])]
+        rows = []
+        for memory in content["rows"]:
+            counts = [curve["forwards"][at[memory]] for curve in content["curves"]]
+            rows.append([f"{memory:,}", *("-" if one is None else f"{one / steps:.3f}" for one in counts)])
+        return "\n".join([columns(header, rows), *content["notes"]])
+    except (LookupError, TypeError, ArithmeticError) as error:
+        raise ValueError(f"not a comparison as `pebbling plan --compare --json` writes it: {error!r}") from error
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

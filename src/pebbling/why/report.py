@@ -197,3 +197,24 @@ def _by(line: str) -> str:
 def _described(life: Life) -> str:
     what = f"{_NAMES[life.kind]}: {life.op or 'made before the step'}{_of(life.module)}{_by(life.line)}"
     return what + (f", kept by {life.saver}" if life.saver and life.saver != life.op else "")
+
+
+def summary(content: dict[str, Any]) -> str:
+    """What a saved ``.json`` says in short; a ``ValueError`` says what is missing or not right.
+
+    >>> print(summary(Why(Story((Moment("mul", top=100),), ())).json()))
+    model: peak 100 B
+    when: forward, mul
+           100 B  workspace of the operation
+    """
+    try:
+        when = content["moment"]
+        lines = [f"{content['name']}: peak {format_bytes(content['peak'])}"]
+        lines += [f"when: {when['phase']}, {when['op']}{_of(when['module'])}{_by(when['line'])}"] if when else []
+        lines += [f"  {format_bytes(size):>10}  {kind}" for kind, size in content["kinds"].items()]
+        helps = [each for each in content["advice"] if each["lowers"]]
+        lines += ["what would lower the peak"] if helps else []
+        lines += [f"  {format_bytes(each['lowers']):>10}  {each['change']}" for each in helps[:_ROWS]]
+        return "\n".join(lines)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"not what `pebbling why --save` writes: {error!r}") from error
