@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .budget import Budget
 from .chain import (
     Advance,
     Cost,
@@ -80,6 +81,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Advance",
+    "Budget",
     "BudgetError",
     "CaptureError",
     "CorruptSnapshot",

@@ -325,7 +325,7 @@ def test_arrays_are_writable_again_afterwards():
 
 
 def test_one_second_way_back_begins_with_a_new_sweep():
-    from pebbling.drive.settle import Budget
+    from pebbling.budget import Budget
     from pebbling.loops.frameworks import numpy_framework
     from pebbling.loops.node import Node
     from pebbling.loops.plan import Settle

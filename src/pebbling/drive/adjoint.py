@@ -10,6 +10,7 @@ from os import PathLike
 from time import perf_counter
 from typing import Any
 
+from ..budget import Budget, told
 from ..chain import Action, Advance, Online, Restore, Schedule
 from ..chain.online import Ended
 from ..chain.validate import whole
@@ -26,11 +27,11 @@ from .progress import Progress
 from .report import Report, brief, compare_with_plan
 from .resume import resume as take_over
 from .run import Run
-from .settle import Budget, Problem, Settled, settle
+from .settle import Problem, Settled, settle
 from .shelves import StoreShelf, leave, make_shelves
 from .steps import Adjoint, OwnAdjoint, State
 from .sweep import sweep
-from .verify import check_choice, verifier
+from .verify import verifier
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def adjoint(
     comm: Any = None,
     dump: Dump | None = None,
     trace: bool = False,
+    budget: Budget | None = None,
 ) -> Result:
     """Run a chain of steps forward and its adjoint backward within a budget.
 
@@ -73,6 +75,7 @@ def adjoint(
     is a directory from which a killed run goes on. ``verify`` compares replayed states with those
     of the first sweep: one of them ("last"), all of them ("all") or none (False). ``comm`` is a
     communicator of mpi4py whose ranks run the same plan. ``trace`` keeps a timeline for the report.
+    ``budget`` is a ``pb.Budget`` in place of ``slots``, ``memory``, ``schedule``, ``store`` and ``verify``.
 
     >>> result = adjoint(lambda x, i: x * x, lambda x, a, i: 2 * x * a, 1.1, 3, seed=1.0, slots=2)
     >>> round(result.state, 6), round(result.adjoint, 6)
@@ -80,8 +83,8 @@ def adjoint(
     """
     with together(comm, "the arguments"):
         index = steps if callable(steps) or isinstance(steps, range) else range(whole(steps, "steps", 0))
-        budget = Budget(slots, memory, schedule)
-        check_choice(verify)
+        budget = told(budget, "pb.adjoint", slots=slots, memory=memory, schedule=schedule, store=store, verify=verify)
+        memory, store, verify = budget.memory, budget.store, budget.verify
         if trace and memory is not None:
             raise ValueError("trace=True keeps every action, which no budget in bytes bounds: give slots= instead")
         if comm is not None and resume is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from ..budget import UNKNOWN_LENGTH_SLOTS, Budget
 from ..chain import Online, Revolve, Schedule, StoreAll
 from ..chain.binomial import default_slots
 from ..store import Store
@@ -15,28 +16,10 @@ from .budget import Allotment, Measured, allot, measure, refuse_untraced
 from .slow_tier import divide, quickest, time_transfer
 from .steps import State, Steps
 
-UNKNOWN_LENGTH_SLOTS = 32
-"""Slots of a loop of unknown length when nothing is said."""
 _DIGEST = 220  # bytes that remembering the digest of a leaf takes
 _JOURNAL = 96 * 1024  # the objects of a journal, and what a commit takes besides the states
 
 Index: TypeAlias = range | Callable[[State, int], bool]
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What the caller said: at most one of the three."""
-
-    slots: int | None = None
-    memory: float | str | None = None
-    schedule: Schedule | Online | None = None
-
-    def __post_init__(self) -> None:
-        given = [name for name in ("slots", "memory", "schedule") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"give at most one of slots, memory and schedule, not {' and '.join(given)}")
-        if self.memory is not None:
-            parse_bytes(self.memory)
 
 
 @dataclass(frozen=True)

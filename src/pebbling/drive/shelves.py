@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Protocol
 from uuid import uuid4
 
+from ..budget import Budget
 from ..chain import Online, Schedule
 from ..errors import PebblingError
 from ..store import Background, Disk, Memory, Store
@@ -14,7 +15,7 @@ from ..tree import nbytes
 from .agree import together
 from .holdings import Held, Holdings
 from .report import brief
-from .settle import Budget, Problem
+from .settle import Problem
 
 
 class Shelf(Protocol):

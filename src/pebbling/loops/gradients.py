@@ -7,17 +7,18 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeAlias
 
+from ..budget import Budget
 from ..engine.numpy import transform
 from ..errors import PebblingError
 
-Checkpoint: TypeAlias = bool | int | str | dict[str, Any] | None
+Checkpoint: TypeAlias = bool | int | str | Budget | dict[str, Any] | None
 
 
 def grad(f: Callable[..., Any], argnums: int | Sequence[int] = 0, checkpoint: Checkpoint = None) -> Callable[..., Any]:
     """A function that gives the gradient of ``f`` with respect to the arguments ``argnums``, trees of arrays.
 
     ``checkpoint`` makes every loop of ``f`` a checkpointed one: ``True``, a number of slots, bytes as text
-    ("64MiB"), or a dict of the options of ``pebbling.checkpoint``.
+    ("64MiB"), a ``pb.Budget``, or a dict of the options of ``pebbling.checkpoint``.
 
     >>> import numpy as np
     >>> grad(lambda p: np.sum(p["a"] * p["b"] ** 2))({"a": np.array([2.0]), "b": np.array([3.0])})
@@ -72,6 +73,10 @@ def _options(checkpoint: Checkpoint) -> dict[str, Any]:
         return {"slots": checkpoint}
     if isinstance(checkpoint, str):
         return {"memory": checkpoint}
+    if isinstance(checkpoint, Budget):
+        return {"budget": checkpoint}
     if isinstance(checkpoint, dict):
         return checkpoint
-    raise TypeError(f"checkpoint is True, a number of slots, bytes as text or a dict of options, not {checkpoint!r}")
+    raise TypeError(
+        f"checkpoint is True, a number of slots, bytes as text, a pb.Budget or a dict of options, not {checkpoint!r}"
+    )

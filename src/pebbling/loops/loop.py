@@ -8,6 +8,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeVar
 
+from ..budget import Budget, told
 from ..chain import Online, Schedule
 from ..chain.validate import whole
 from ..tree import flatten, unflatten
@@ -26,6 +27,7 @@ def loop(
     memory: float | str | None = None,
     schedule: Schedule | Online | None = None,
     verify: str | bool = "last",
+    budget: Budget | None = None,
 ) -> State:
     """The state after ``for i in range(steps): state = body(i, state, *args)``, differentiable within a budget.
 
@@ -35,7 +37,7 @@ def loop(
     of the initial state included), ``memory`` (bytes above what was allocated before) and ``schedule``;
     with none, the fewest slots for which no step is advanced more than twice (32 where the length is
     unknown). ``verify`` compares states that are computed again with those of the first time: the last
-    one, all of them ("all"), or none (False).
+    one, all of them ("all"), or none (False). ``budget`` is a ``pb.Budget`` in place of these four.
 
     On JAX arrays it is ``pebbling.jax.loop``: one compiled program, in which a replay is the same code on the
     same values, so that there is nothing to verify.
@@ -49,6 +51,9 @@ def loop(
     >>> pb.grad(f, argnums=1)(np.array([0.5, 1.0]), 1.1).round(6)
     np.float64(5.130852)
     """
+    if budget is not None:
+        said = told(budget, "pb.loop", slots=slots, memory=memory, schedule=schedule, verify=verify)
+        slots, memory, schedule, verify = said.slots, said.memory, said.schedule, said.verify
     if not callable(steps) and not isinstance(steps, range):
         steps = range(whole(steps, "steps", 0))
     leaves, structure = flatten(state)
@@ -71,13 +76,13 @@ def _any_of_jax(leaves: Iterable[Any]) -> bool:
 
 
 def _compiled(
-    body: Callable[..., Any], state: Any, steps: Any, args: tuple[Any, ...], verify: str | bool, **budget: Any
+    body: Callable[..., Any], state: Any, steps: Any, args: tuple[Any, ...], verify: str | bool, **said: Any
 ) -> Any:
     if verify == "all":
         raise ValueError('verify="all" compares replayed states, which a compiled JAX program does not hand out')
     # Loops come before jax in the order of layers, and only JAX arrays reach forward.
     front = import_module(f"{__package__.rpartition('.')[0]}.jax")
     if not isinstance(steps, range):
-        return front.loop(body, state, steps, *args, **budget)
+        return front.loop(body, state, steps, *args, **said)
     first, stride = steps.start, steps.step
-    return front.loop(lambda i, s, *a: body(first + stride * i, s, *a), state, len(steps), *args, **budget)
+    return front.loop(lambda i, s, *a: body(first + stride * i, s, *a), state, len(steps), *args, **said)

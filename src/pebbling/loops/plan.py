@@ -20,9 +20,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..budget import UNKNOWN_LENGTH_SLOTS, Budget
 from ..chain import Mixed, Online, Revolve, Runs, Schedule, StoreAll
 from ..chain.binomial import default_slots
-from ..drive.settle import UNKNOWN_LENGTH_SLOTS, Budget
 from ..drive.tracing import Traced
 from ..errors import BudgetError
 from ..tree import kind_of

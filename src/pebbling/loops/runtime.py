@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..budget import Budget
 from ..chain import Online, Schedule
 from ..chain.validate import whole
-from ..drive.settle import Budget
 from ..units import parse_bytes
 from .frameworks import framework_of, numpy_framework
 from .hidden import refuse_traced
@@ -35,7 +35,8 @@ class Options:
             object.__setattr__(self, "slots", whole(self.slots, "slots", 1))
         if self.memory is not None:
             parse_bytes(self.memory)
-        Budget(self.slots, self.memory, self.schedule)
+        schedule = Budget(self.slots, self.memory, self.schedule).schedule
+        object.__setattr__(self, "schedule", schedule)
 
     @cached_property
     def settle(self) -> Settle:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from ..budget import Budget, told
 from ..chain import Online, Schedule
 from ..loops.runtime import Options
 from .facts import find_loops
@@ -26,6 +27,7 @@ def checkpoint(
     memory: float | str | None = None,
     schedule: Schedule | Online | None = None,
     verify: str | bool = "last",
+    budget: Budget | None = None,
 ) -> Callable[[F], F]: ...
 def checkpoint(
     f: Any = None,
@@ -34,6 +36,7 @@ def checkpoint(
     memory: float | str | None = None,
     schedule: Schedule | Online | None = None,
     verify: str | bool = "last",
+    budget: Budget | None = None,
 ) -> Any:
     """Make every ``for`` and ``while`` loop of a function a checkpointed one: a decorator, with or without options.
 
@@ -43,7 +46,7 @@ def checkpoint(
     of a loop have half of its part) and ``schedule`` (for a function with one loop). With none, each
     loop has the fewest slots for which no step is advanced more than twice (32 where its length is
     unknown). ``verify`` compares states that are computed again with those of the first time: the
-    last one, all of them ("all"), or none (False).
+    last one, all of them ("all"), or none (False). ``budget`` is a ``pb.Budget`` in place of these four.
 
     On values that JAX traces, each loop is one of ``pebbling.jax``, compiled with the rest of the program.
 
@@ -54,7 +57,8 @@ def checkpoint(
     >>> pb.grad(checkpoint(slots=4)(decay))(np.array([0.5, 1.0])).round(6)
     array([0.366032, 0.366032])
     """
-    options = Options(slots, memory, schedule, verify)
+    said = told(budget, "pb.checkpoint", slots=slots, memory=memory, schedule=schedule, verify=verify)
+    options = Options(said.slots, said.memory, said.schedule, said.verify)
     if f is None:
         return lambda function: _transformed(function, options)
     return _transformed(f, options)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from ..budget import Budget
 from ..chain import Online, Revolve
-from ..drive.settle import Budget
 from ..errors import BudgetError
 from ..loops.plan import Settle, check_length, measure
 from ..loops.runtime import Options

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..budget import UNKNOWN_LENGTH_SLOTS
 from ..chain import Online, Revolve, Schedule, StoreAll
 from ..drive.budget import refuse_untraced
-from ..drive.settle import UNKNOWN_LENGTH_SLOTS
 from ..drive.slow_tier import time_transfer
 from ..drive.tracing import Traced
 from ..errors import BudgetError, PebblingError

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..budget import UNKNOWN_LENGTH_SLOTS, Budget
 from ..chain import Online, Revolve, Schedule
 from ..chain.binomial import default_slots
 from ..chain.validate import whole
-from ..drive.settle import UNKNOWN_LENGTH_SLOTS, Budget
 from ..store import Store
 from .recorder import OnlineRecorder, PlannedRecorder, Recorder
 from .snapshots import TapeSnapshots

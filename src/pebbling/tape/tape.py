@@ -9,9 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import ref
 
+from ..budget import Budget, told
 from ..chain import Online, Schedule
-from ..chain.validate import whole
-from ..drive.settle import Budget
 from ..errors import PebblingError, ReplayError
 from ..store import Store
 from .convert import framework, like, shape
@@ -42,7 +41,8 @@ class Tape:
     Outside of loops, ``keep`` says which results stay: ``"all"``, or all but those of ops that are cheap
     to compute again (``"cheap"``), or ``"none"``, which is the default with ``memory``; hints of single
     calls come first. Results that do not stay are replayed, with snapshots as in a loop.
-    ``verify=False`` leaves out the proof that replayed values are what they were.
+    ``verify=False`` leaves out the proof that replayed values are what they were; "last" and "all" both compare every
+    value that comes again. ``budget`` is a ``pb.Budget`` in place of all but ``keep``.
 
     >>> import numpy as np
     >>> from pebbling.tape import Tape, op
@@ -64,15 +64,17 @@ class Tape:
         schedule: Schedule | Online | None = None,
         store: Store | None = None,
         keep: str | None = None,
-        verify: bool = True,
+        verify: str | bool = "last",
+        budget: Budget | None = None,
     ) -> None:
-        if slots is not None:
-            slots = whole(slots, "slots", 1)
+        # What 0.1 called True; every value that comes again is compared either way.
+        verify = "last" if verify is True else verify
+        said = told(budget, "pb.Tape", slots=slots, memory=memory, schedule=schedule, store=store, verify=verify)
         if keep is not None and keep not in KEEP:
             raise ValueError(f"keep is one of {', '.join(map(repr, KEEP))}, not {keep!r}")
-        self._budget = Budget(slots, memory, schedule)
-        self._store, self._verify = store, bool(verify)
-        self._keep = keep or ("all" if memory is None else "none")
+        self._budget = Budget(said.slots, said.memory, said.schedule)
+        self._store, self._verify = said.store, bool(said.verify)
+        self._keep = keep or ("all" if said.memory is None else "none")
         self._time = 0
         self._shelf = TapeSnapshots(store)
         self._begin()

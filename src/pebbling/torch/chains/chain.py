@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...budget import Budget, told
 from ...chain import Online, Schedule, StoreAll, Uneven
 from ...chain.binomial import default_slots
-from ...drive.settle import Budget
 from ...errors import PebblingError
 from ...loops.node import Outcome
 from ...loops.program import Leaves
@@ -151,6 +151,7 @@ def chain(
     slots: int | None = None,
     schedule: Schedule | Online | None = None,
     verify: str | bool = "last",
+    budget: Budget | None = None,
 ) -> Chain:
     """Modules one after the other, whose forward and backward pass take at most ``memory`` above what was in use.
 
@@ -158,6 +159,7 @@ def chain(
     plan within the budget (``pebbling.Uneven``) is kept. The modules, their parameters and the names in
     ``state_dict()`` stay as they are. At most one of ``memory``, ``slots`` and ``schedule`` (of as many steps as there
     are modules); with none, the fewest slots for which no module runs more than three times.
+    ``budget`` is a ``pb.Budget`` in place of these and ``verify``.
 
     >>> net = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(6)])
     >>> small = chain(net, slots=2)
@@ -165,9 +167,11 @@ def chain(
     >>> list(small.state_dict()) == list(net.state_dict()), net[0][0].weight.grad is not None
     (True, True)
     """
+    said = told(budget, "pebbling.torch.chain", slots=slots, memory=memory, schedule=schedule, verify=verify)
+    schedule = said.schedule
     if isinstance(schedule, Online):
         raise ValueError("the length of a chain is known: give a schedule of that many steps, not an Online one")
-    made = Chain(modules, Budget(slots, memory, schedule), verify)
+    made = Chain(modules, said, said.verify)
     if schedule is not None and schedule.steps != len(made):
         raise ValueError(f"the schedule is for {schedule.steps} steps, the chain has {len(made)} modules")
     return made

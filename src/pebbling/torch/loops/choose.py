@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
+from ...budget import UNKNOWN_LENGTH_SLOTS, Budget
 from ...chain import Online, Revolve, Schedule
 from ...chain.binomial import default_slots
-from ...drive.settle import UNKNOWN_LENGTH_SLOTS, Budget
 from ...store import Store
 from ..tensors import nbytes, tensors_among
 from .ambient import without_fast_paths

@@ -19,8 +19,8 @@ from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 from torch._functorch.utils import unwrap_dead_wrappers
 from torch.autograd import forward_ad
 
+from ...budget import UNKNOWN_LENGTH_SLOTS
 from ...chain import Online
-from ...drive.settle import UNKNOWN_LENGTH_SLOTS
 from ...errors import PebblingError, SourceError
 from ...loops.node import Outcome, straight
 from ...loops.program import Leaves, Program

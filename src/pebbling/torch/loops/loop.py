@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ...budget import Budget, told
 from ...chain import Online, Schedule
 from ...chain.validate import whole
 from ...loops.program import Trees
@@ -26,6 +27,7 @@ def loop(
     schedule: Schedule | Online | None = None,
     store: Store | None = None,
     verify: str | bool = "last",
+    budget: Budget | None = None,
 ) -> State:
     """The state after ``for i in range(steps): state = body(i, state, *args)``, differentiable within a budget.
 
@@ -50,10 +52,13 @@ def loop(
     >>> round(a.grad.item(), 3)
     7.696
     """
+    said = told(
+        budget, "pebbling.torch.loop", slots=slots, memory=memory, schedule=schedule, store=store, verify=verify
+    )
     if not callable(steps) and not isinstance(steps, range):
         steps = range(whole(steps, "steps", 0))
     leaves, structure = flatten(state)
     consts, arguments = flatten(args)
     program = Trees(body, steps, structure, arguments)
-    options = Options(slots, memory, schedule, verify)
-    return unflatten(structure, execute(program, leaves, consts, options, store=store).state)
+    options = Options(said.slots, said.memory, said.schedule, said.verify)
+    return unflatten(structure, execute(program, leaves, consts, options, store=said.store).state)

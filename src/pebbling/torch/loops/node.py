@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ...drive.settle import Budget
+from ...budget import Budget
 from ...errors import PebblingError, ReplayError
 from ...loops.node import Outcome, same_values, straight
 from ...loops.plan import check_length
