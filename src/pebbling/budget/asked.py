@@ -17,7 +17,7 @@ from ..units import parse_bytes
 UNKNOWN_LENGTH_SLOTS = 32
 """Slots of a loop of unknown length when nothing is said."""
 
-_CHOICES = ("last", "all", False)
+_CHOICES = ("last", "all")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Budget:
     >>> import numpy as np, pebbling as pb
     >>> small = pb.Budget(slots=4)
     >>> pb.grad(lambda x: np.sum(pb.loop(lambda i, s: np.sin(s), x, 100, budget=small)))(np.array([1.0])).round(6)
-    array([0.003764])
+    array([0.003699])
     """
 
     slots: int | None = None
@@ -52,7 +52,7 @@ class Budget:
             object.__setattr__(self, "schedule", self.schedule.schedule)
         if self.schedule is not None and not isinstance(self.schedule, Schedule | Online):
             raise ValueError(f"schedule is a plan or a schedule such as pb.Revolve(100, 10), not {self.schedule!r}")
-        if self.verify not in _CHOICES or self.verify is True:
+        if self.verify is not False and (not isinstance(self.verify, str) or self.verify not in _CHOICES):
             raise ValueError(f"verify must be 'last', 'all' or False, not {self.verify!r}")
 
 
