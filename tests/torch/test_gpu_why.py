@@ -52,7 +52,7 @@ def test_the_peak_is_the_allocators(case) -> None:
 def test_a_peak_is_asserted(case) -> None:
     model, batch = case
     peak = why(model, batch).peak
-    assert_peak(model, batch, peak)
+    assert_peak(model, batch, int(1.01 * peak))  # the allocator splits blocks as it finds them
     with pytest.raises(AssertionError):
         assert_peak(model, batch, int(0.9 * peak))
 
