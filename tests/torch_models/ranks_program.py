@@ -71,6 +71,9 @@ def disagreement(rank: int) -> None:
     fitted = fit(nn.Linear(4, 4), group=distributed.group.WORLD)
     with pytest.raises(CaptureError, match="ranks 1 captured another graph"):
         fitted(torch.ones(2 + rank, 4))
+    fitted = fit(nn.Linear(4, 4), memory=4096 * (1 + rank), group=distributed.group.WORLD)
+    with pytest.raises(CaptureError, match=r"different budgets \(4096 bytes, 8192 bytes\)"):
+        fitted(torch.ones(2, 4))
 
 
 def tight(model: nn.Module) -> int:

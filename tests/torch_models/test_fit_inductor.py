@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from torch.nn import functional
 from pebbling.errors import BudgetError, CaptureError
 from pebbling.torch import fit
 from pebbling.torch.models import Measured, capture, search
+from pebbling.torch.models.inductor import drawn_one_way
 from pebbling.torch.models.report import page
 from pebbling.torch.models.tries import TRIES
 from pebbling.units import format_bytes
@@ -218,6 +221,13 @@ def test_plans_are_kept_for_shapes_and_found_again_in_a_folder(tmp_path: Path, m
     close(step(model, again, x), expected)
     assert again.plan.measured == fitted.plans[0].measured
     assert again.plan.steps == fitted.plans[0].steps
+    monkeypatch.undo()
+    for path in tmp_path.glob("*-measured.json"):
+        path.write_text("{")
+    torch._dynamo.reset()
+    again = fit(model, 200_000, backend="inductor", plans=tmp_path, time_limit=1)
+    with pytest.warns(RuntimeWarning, match="does not say what its plan took"):
+        close(step(model, again, x), expected)
 
 
 def test_the_fastest_of_those_that_fit_is_kept_whichever_cut_it_begins_with(
@@ -326,3 +336,37 @@ def test_what_cant_be_captured_is_run_as_it_is_between_two_plans() -> None:
     (found,) = torch.autograd.grad(fitted(x, w), w)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert len(fitted.plans) == 2
+
+
+def test_kernels_of_any_shape_draw_random_numbers_by_the_same_function() -> None:
+    """On a GPU newer torch chooses by the shape of the kernel: dropout drawn again in another would be another."""
+    from torch._inductor.codegen.triton import TritonKernel, TritonOverrides
+    from torch._inductor.virtualized import V
+
+    def drawn(dimensions: int) -> list[str]:
+        kernel = TritonKernel.__new__(TritonKernel)
+        kernel.triton_tensor_ndim = lambda: dimensions
+        kernel.dense_size_list = lambda: ["XBLOCK"] * dimensions
+        graph = SimpleNamespace(get_current_device_or_throw=lambda: torch.device("cuda"))
+        with V.set_kernel_handler(kernel), V.set_graph_handler(graph):
+            draw = (TritonOverrides.rand, TritonOverrides.randn)
+            return [each("seed", "offset").partition("(")[0] for each in draw]
+
+    with drawn_one_way():
+        assert drawn(1) == drawn(2) == ["tl.rand", "tl.randn"]
+    if hasattr(TritonOverrides, "_can_use_4x_random"):
+        assert drawn(1) != drawn(2)
+
+
+def test_models_are_compiled_with_that_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[bool] = []
+
+    @contextmanager
+    def noted() -> Iterator[None]:
+        entered.append(True)
+        yield
+
+    monkeypatch.setattr("pebbling.torch.models.inductor.drawn_one_way", noted)
+    model, x = perceptron()
+    fit(model, backend="inductor", time_limit=1)(x).backward()
+    assert entered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import pickle
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 
 from pebbling.errors import CaptureError
 from pebbling.torch import fit
+from pebbling.torch.models.planner import kept
 
 
 def small(width: int = 8) -> nn.Sequential:
@@ -183,3 +185,30 @@ def test_plans_are_kept_in_a_folder_and_found_there(tmp_path: Any) -> None:
     assert files[0].stat().st_mtime_ns == before
     fit(GPT(layers=1), memory="300kB", plans=tmp_path, time_limit=1)(tokens)
     assert len(sorted(tmp_path.iterdir())) == 2
+
+
+def test_files_of_plans_that_are_damaged_or_for_another_budget_are_not_used(tmp_path: Any) -> None:
+    tokens, model = torch.randint(11, (6, 12)), GPT(layers=1)
+
+    def made(memory: int | None) -> Any:
+        fitted = fit(copy.deepcopy(model), memory=memory, plans=tmp_path, time_limit=1)
+        fitted(tokens).backward()
+        return fitted.plan
+
+    loose = made(None)
+    budget = int(0.8 * loose.peak)
+    tight = made(budget)
+    (of_loose,) = tmp_path.glob("*-all.json.gz")
+    (of_tight,) = tmp_path.glob(f"*-{budget}.json.gz")
+    content = of_tight.read_bytes()
+    of_tight.write_bytes(of_loose.read_bytes())
+    assert made(budget).peak <= budget
+    for damaged in (b"", gzip.compress(b"[" * 100_000), content[: len(content) // 2]):
+        of_tight.write_bytes(damaged)
+        with pytest.warns(RuntimeWarning, match="can't be used and is made again"):
+            assert kept(of_tight) is None
+    with pytest.warns(RuntimeWarning, match="can't be used and is made again"):
+        assert made(budget).peak == tight.peak
+    again = kept(of_tight)
+    assert again is not None
+    assert again.peak == tight.peak

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,6 +16,7 @@ from pebbling.graph import check
 from pebbling.torch import fit, plan
 from pebbling.torch.models import ModelPlan
 from pebbling.torch.models.facts import at_peak, curve, modules, trade_off
+from pebbling.torch.models.report import page
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +87,13 @@ def test_the_trade_off_falls_and_stays_above_its_bound(made: ModelPlan) -> None:
 def test_plans_are_saved_and_loaded(made: ModelPlan, tmp_path: Path) -> None:
     made.save(tmp_path / "plan.json.gz")
     assert ModelPlan.load(tmp_path / "plan.json.gz").graph_plan == made.graph_plan
+
+
+def test_the_shares_of_the_page_are_all_of_the_same_whole(made: ModelPlan) -> None:
+    """A loss in parts adds time that the graph's own overhead knows nothing of."""
+    slower = replace(made, plain=0.9 * made.graph.time)
+    assert slower.overhead > made.overhead + 0.1
+    text = page(slower, seconds=0.5)
+    points = [float(each) for each in re.findall(r"<title>[^:<]*: ([0-9.]+)% more time", text)]
+    assert max(points) >= 100 * slower.overhead - 0.01
+    assert min(points) >= 100 * slower.in_parts - 0.01 > 10

@@ -8,6 +8,7 @@ fused, so that every operation is the one that the model would have run.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -39,7 +40,9 @@ class Eager:
     kind = "eager"
 
     def __init__(self, planner: Planner, function: Callable[..., Any], stop: bool = False) -> None:
-        self.planner, self.function, self.stop = planner, function, stop
+        self.planner, self.stop = planner, stop
+        # Compiled code holds its backend until the model is gone, which with it in there would be never.
+        self.function = _weakly(function)
         self.watch: Watch
         self.reached: Reached
 
@@ -55,7 +58,7 @@ class Eager:
             partition_fn=self._partition,
             decompositions={},
         )
-        refuse(module, self.planner.name, self.function)
+        refuse(module, self.planner.name, self.function())
         with eager_kernels():
             return reached.watched(compile(module, example))
 
@@ -110,6 +113,9 @@ def settings(backend: str = "eager") -> ExitStack:
     if backend == "eager":
         stack.enter_context(untraced())
         stack.enter_context(host_layouts())
+        # Eager mode's backward pass runs without autocast.
+        if hasattr(torch._functorch.config, "backward_pass_autocast"):
+            stack.enter_context(torch._functorch.config.patch(backward_pass_autocast="off"))
         # A donated buffer could not be read by a second backward of a retained graph.
         stack.enter_context(torch._functorch.config.patch(donated_buffer=False))
         # Else numbers that nobody reads would not be drawn, and all that come after them be others.
@@ -123,18 +129,38 @@ def compiled(function: Callable[..., Any], backend: Any, whole: bool) -> Callabl
     import torch._functorch.config
     import torch._inductor.config
 
-    context: Any = torch._dynamo.optimize(backend=backend, nopython=whole, dynamic=False)
+    context: Any = torch._dynamo.optimize(backend=Lent(backend), nopython=whole, dynamic=False)
     if not hasattr(context, "callback"):
         raise CaptureError("torch's tracer is off: unset TORCHDYNAMO_DISABLE, or leave fit out")
-    context.callback = Settled(context.callback, backend.kind)
+    context.callback = Settled(context.callback, backend)
     captured: Callable[..., Any] = context(function)
     return captured
+
+
+def _weakly(function: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(function)
+    except TypeError:
+        return lambda: None
+
+
+class Lent:
+    """A backend as torch gets it: torch keeps backends for good, and with it would keep the model."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = weakref.ref(backend)
+
+    def __call__(self, module: fx.GraphModule, example: Sequence[Any]) -> Any:
+        """What the backend does, which lives as long as the function that was captured."""
+        backend = self._backend()
+        assert backend is not None
+        return backend(module, example)
 
 
 class Settled:
     """The tracer with our settings: they hold while it traces and compiles, and calls of what it made cost nothing."""
 
-    def __init__(self, tracer: Any, backend: str) -> None:
+    def __init__(self, tracer: Any, backend: Any) -> None:
         # torch recognizes what it compiled by attributes of the tracer. It looks them up while frames are watched: they
         # have to be there, since a function that fetched them would be watched too.
         functools.update_wrapper(self, tracer)
@@ -142,5 +168,5 @@ class Settled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Trace one frame, which torch asks for when it has nothing compiled that fits the arguments."""
-        with settings(self._backend):
+        with settings(self._backend.kind):
             return self._tracer(*args, **kwargs)

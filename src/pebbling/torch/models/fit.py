@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -92,8 +92,8 @@ def fit(
     return FittedFunction(Runner(function, options))  # type: ignore[return-value]
 
 
-def refit(model: nn.Module, options: Options, hooks: Mapping[str, Any] | None = None) -> nn.Module:
-    """A fitted module with given options, and the hooks of the one that it is a copy of."""
+def refit(model: nn.Module, options: Options) -> nn.Module:
+    """A fitted module with given options, for ``fit`` and for copies of what it returned."""
     if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
         raise CaptureError(
             f"{type(model).__name__} hides the model that it wraps: fit first, then wrap, as in "
@@ -104,10 +104,7 @@ def refit(model: nn.Module, options: Options, hooks: Mapping[str, Any] | None = 
     )
     if inside is not None:
         raise CaptureError(f"{inside!r} in {type(model).__name__} is fitted already: fit the whole, or only its parts")
-    fitted = fitted_module(model, Runner(model, options), refit)
-    for name, each in (hooks or {}).items():
-        setattr(fitted, name, each)
-    return fitted
+    return fitted_module(model, Runner(model, options), refit)
 
 
 def plan(

@@ -6,8 +6,8 @@ the joint graph in two. It hands out torch's own cut where that fits, and else t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -63,11 +63,33 @@ def compile_with(
         stack.enter_context(torch._inductor.config.patch(custom_partitioner_fn=cut, joint_custom_post_pass=Seen(cut)))
         # What is cached under the program alone would be handed out without asking for a cut.
         stack.enter_context(torch._functorch.config.patch(enable_autograd_cache=False))
+        stack.enter_context(drawn_one_way())
         run: Any = compile_fx(copied(module), list(arguments))
     if cut.made is None:
         cut.without_backward()
     assert cut.made is not None
     return Compiled(run, *cut.made, changed=_changed(context))
+
+
+@contextmanager
+def drawn_one_way() -> Iterator[None]:
+    """Let all kernels draw random numbers by the same function.
+
+    Newer torch has two for GPUs, with other numbers, and takes the one or the other by the shape of the kernel: a
+    dropout that is drawn again in another kernel would be another dropout.
+    """
+    from torch._inductor.codegen.triton import TritonOverrides
+
+    overrides: Any = TritonOverrides
+    chosen = overrides.__dict__.get("_can_use_4x_random")
+    if chosen is None:
+        yield
+        return
+    overrides._can_use_4x_random = staticmethod(lambda: False)
+    try:
+        yield
+    finally:
+        overrides._can_use_4x_random = chosen
 
 
 class Cut(CustomPartitionerFn):
@@ -103,7 +125,7 @@ class Cut(CustomPartitionerFn):
 
     def uuid(self) -> bytes:
         """One name for all cuts: compiled code is cached under the graphs that come out."""
-        return b"pebbling"
+        return b"pebbling: random numbers drawn one way"
 
 
 class Seen(CustomGraphPass):
@@ -129,7 +151,7 @@ class Seen(CustomGraphPass):
 
     def uuid(self) -> bytes:
         """As that of the cut."""
-        return b"pebbling"
+        return b"pebbling: random numbers drawn one way"
 
 
 def _changed(context: Any) -> frozenset[int] | None:

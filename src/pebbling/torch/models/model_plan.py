@@ -53,19 +53,19 @@ class ModelPlan:
     @property
     def overhead(self) -> float:
         """Time beyond one forward and backward pass, as a share of that."""
-        return self._share(self.graph_plan.overhead)
+        return self.share(self.graph_plan.overhead)
 
     @property
     def bound(self) -> float:
         """What any plan within the budget must add, of those that run the operations as this one does."""
-        return self._share(self.graph_plan.bound)
+        return self.share(self.graph_plan.bound)
 
     @property
     def in_parts(self) -> float:
         """What running a loss some rows at a time adds to the time, as a share of it; part of the overhead."""
-        return self._share(0.0)
+        return self.share(0.0)
 
-    def _share(self, share: float) -> float:
+    def share(self, share: float) -> float:
         """A share of the graph's time as one of the model's own, which a loss in parts may be faster than."""
         return share if not self.plain else max(0.0, (1 + share) * self.graph.time / self.plain - 1)
 

@@ -2,24 +2,30 @@
 
 A fitted module shares everything with the module that it was made from (parameters, buffers,
 submodules, attributes), so that state_dict, train, eval and ``.to`` on either show in both. Only forward
-hooks are its own: those of the original are part of what is captured, those that are registered on the
-fitted module run around it, as frameworks that wrap modules need it. Backward hooks can't be captured:
-both share them, and they run around the fitted module.
+hooks and ``forward`` are its own: hooks of the original are part of what is captured, those that are registered on
+the fitted module run around it, and so does a ``forward`` that is put in place of its own, as frameworks that wrap
+modules need it. Backward hooks can't be captured: both share them, and they run around the fitted module.
+
+Frameworks ask a model who it is: the class keeps its name, and ``forward`` its signature.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import os
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import MethodType
 from typing import Any
 
+import torch
 from torch import nn
 
 from ...errors import CaptureError
-from .refusals import refusals
+from .refusals import Raised, refusals
 from .tracing import switches
 
 _HOOKS = (
@@ -49,8 +55,18 @@ class Runner:
         chosen = switches()
         if chosen not in self._compiled:
             self._compiled[chosen] = self.options.compiled(self.original, self.planner)
-        with refusals(self.name, self.original), _set_aside(self.original):
-            return self._compiled[chosen](*args, **kwargs)
+        try:
+            with refusals(self.name, self.original), _set_aside(self.original):
+                return self._compiled[chosen](*args, **kwargs)
+        except Raised as raised:
+            refusal = raised.refusal
+        # The program's own error, from the program itself and not from what traces it.
+        self.original(*args, **kwargs)
+        raise refusal
+
+
+class NoPlanYet(CaptureError, AttributeError):
+    """There is no plan before the first call: to ``hasattr`` there is no such attribute."""
 
 
 class Fitted:
@@ -68,14 +84,26 @@ class Fitted:
         """The latest plan that has a backward pass, or the latest at all."""
         made = self.plans
         if not made:
-            raise CaptureError(
-                f"{self._runner.name} has no plan yet: call it once, or use pebbling.torch.plan(model, *example)"
-            )
+            raise self._no_plan()
         return next((plan for plan in reversed(made) if plan.trains), made[-1])
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the page of the plan."""
         self.plan.report(path)
+
+    def __getattr__(self, name: str) -> Any:
+        """What Python asks when a property is missing: modules would say nothing of why."""
+        if name == "plan":
+            raise self._no_plan()
+        above: Any = super()
+        if hasattr(above, "__getattr__"):
+            return above.__getattr__(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _no_plan(self) -> NoPlanYet:
+        return NoPlanYet(
+            f"{self._runner.name} has no plan yet: call it once, or use pebbling.torch.plan(model, *example)"
+        )
 
 
 class FittedFunction(Fitted):
@@ -87,7 +115,7 @@ class FittedFunction(Fitted):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function."""
-        return self._runner(*args, **kwargs)
+        return _run(self._runner, *args, **kwargs)
 
 
 def original(function: Any) -> Any:
@@ -98,20 +126,92 @@ def original(function: Any) -> Any:
 def fitted_module(model: nn.Module, runner: Runner, again: Callable[..., nn.Module]) -> nn.Module:
     """A module that shares the state of ``model`` and runs through ``runner``; ``again`` makes another after a copy."""
 
-    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return runner(*args, **kwargs)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # Of whom it is called with, which may be a copy: who wraps it keeps the function alone.
+        return _run(self._runner, *args, **kwargs)
 
     def reduce(self: nn.Module, protocol: Any) -> Any:
-        hooks = {name: getattr(self, name) for name in _HOOKS}
-        return again, (model, runner.options, {name: each for name, each in hooks.items() if each})
+        own = {name: getattr(self, name) for name in _HOOKS}
+        if replaced.current is not None:
+            own["forward"] = replaced.current
+        # As the state, which is copied last: hooks may hold the module itself.
+        return again, (model, runner.options), {name: each for name, each in own.items() if each}
 
-    own: dict[str, Any] = {"_runner": runner, "forward": forward, "__reduce_ex__": reduce, "__doc__": model.__doc__}
+    def restore(self: nn.Module, state: dict[str, Any]) -> None:
+        for name, each in state.items():
+            setattr(self, name, each)
+
+    own: dict[str, Any] = {"_runner": runner, "__reduce_ex__": reduce, "__setstate__": restore}
+    own["forward"] = replaced = _Forward(_as_declared(forward, model))
+    kind_of_model = type(model)
+    own.update({name: getattr(kind_of_model, name) for name in ("__doc__", "__module__", "__qualname__")})
     own.update((name, _own_hooks(name)) for name in _HOOKS)
-    kind: Any = type(f"Fitted{type(model).__name__}", (Fitted, type(model)), own)
+    kind: Any = type(kind_of_model.__name__, (Fitted, kind_of_model), own)
     fitted = kind.__new__(kind)
     # One dictionary for both, so that neither can fall behind the other.
     object.__setattr__(fitted, "__dict__", model.__dict__)
     return fitted
+
+
+def _run(runner: Runner, *args: Any, **kwargs: Any) -> Any:
+    """Call a runner, into which a ``torch.compile`` around it doesn't look.
+
+    The tracer takes two seconds to import, and who has not imported it is not traced.
+    """
+    global _unseen
+    if _unseen is None:
+        if "torch._dynamo" not in sys.modules:
+            return runner(*args, **kwargs)
+        _unseen = torch._dynamo.disable(_call)  # type: ignore[no-untyped-call]
+    return _unseen(runner, *args, **kwargs)
+
+
+def _call(runner: Runner, *args: Any, **kwargs: Any) -> Any:
+    return runner(*args, **kwargs)
+
+
+_unseen: Callable[..., Any] | None = None
+
+
+class _Forward:
+    """The ``forward`` of one fitted module, which may be replaced without a word to the module that shares its state.
+
+    In the shared dictionary another ``forward`` would replace the original's too, and a wrapper meet itself there.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.current: Any = None
+
+    def __get__(self, module: Any, kind: Any = None) -> Any:
+        if module is None:
+            return self._function
+        return MethodType(self._function, module) if self.current is None else self.current
+
+    def __set__(self, module: Any, value: Any) -> None:
+        self.current = value
+
+    def __delete__(self, module: Any) -> None:
+        if self.current is None:
+            raise AttributeError("forward")
+        self.current = None
+
+
+def _as_declared(forward: Any, model: nn.Module) -> Callable[..., Any]:
+    """The function under the name and with the signature of the forward pass that it stands for.
+
+    Without ``__wrapped__``: who takes wrappers off again, as accelerate does, would take off this one as well.
+    """
+    theirs = model.forward
+    functools.update_wrapper(forward, theirs)
+    del forward.__wrapped__
+    try:
+        signature = inspect.signature(theirs)
+    except (TypeError, ValueError):
+        return forward
+    module = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    forward.__signature__ = signature.replace(parameters=[module, *signature.parameters.values()])
+    return forward
 
 
 @contextmanager

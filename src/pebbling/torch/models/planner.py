@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,14 +76,15 @@ class Planner:
             return self._found(ways)
         from .ranks import agree
 
-        return agree(self.group, ways[0].fingerprint, lambda: self._found(ways))
+        return agree(self.group, ways[0].fingerprint, self.memory, lambda: self._found(ways))
 
     def _found(self, ways: list[Captured]) -> GraphPlan:
         path = self._path(ways[0])
         if path is not None and path.exists():
-            known = load(path)
-            if isinstance(known, GraphPlan) and any(alike(known.graph, way.graph) for way in ways):
-                check(known)
+            known = kept(path)
+            # A name can be given to any file: what counts is what the plan was made for.
+            fits = known is not None and known.memory == self.budget(ways[0])
+            if known is not None and fits and any(alike(known.graph, way.graph) for way in ways):
                 return known
         plan = self._better(ways)
         if path is not None:
@@ -133,6 +135,25 @@ class Planner:
             return None
         budget = self.budget(captured)
         return self.folder / f"{captured.fingerprint}-{'all' if budget is None else budget}.json.gz"
+
+
+def kept(path: Path) -> GraphPlan | None:
+    """The plan in a file of the folder; None, with a warning, if there is none that can be read and holds."""
+    try:
+        plan = load(path)
+        if not isinstance(plan, GraphPlan):
+            raise ValueError("a graph without a plan")
+        if plan.memory is not None and check(plan).peak > plan.memory:
+            raise ValueError(f"it takes more than the {plan.memory} bytes that it was made for")
+        return plan
+    # Whatever the decompressor, the parser and the checks make of damaged bytes.
+    except Exception as error:
+        warnings.warn(
+            f"the plan in {os.fspath(path)!r} can't be used and is made again: {type(error).__name__}: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
 
 
 def alike(mine: Graph, theirs: Graph) -> bool:

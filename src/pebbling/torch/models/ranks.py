@@ -12,17 +12,24 @@ from ...errors import CaptureError, PebblingError
 from ...graph import GraphPlan
 
 
-def agree(group: Any, fingerprint: str, make: Callable[[], GraphPlan]) -> GraphPlan:
+def agree(group: Any, fingerprint: str, memory: int | None, make: Callable[[], GraphPlan]) -> GraphPlan:
     """The plan of the group's first rank, which all its ranks must ask for in the same order."""
     with _disable_current_modes():
-        return _agree(group, fingerprint, make)
+        return _agree(group, fingerprint, memory, make)
 
 
-def _agree(group: Any, fingerprint: str, make: Callable[[], GraphPlan]) -> GraphPlan:
+def _agree(group: Any, fingerprint: str, memory: int | None, make: Callable[[], GraphPlan]) -> GraphPlan:
     rank = distributed.get_rank(group)
-    seen: list[str] = [""] * distributed.get_world_size(group)
-    distributed.all_gather_object(seen, fingerprint, group=group)
-    others = [str(each) for each, other in enumerate(seen) if other != seen[0]]
+    seen: list[Any] = [None] * distributed.get_world_size(group)
+    distributed.all_gather_object(seen, (fingerprint, memory), group=group)
+    budgets = list(dict.fromkeys(budget for _, budget in seen))
+    if len(budgets) > 1:
+        told = ", ".join("no limit" if budget is None else f"{budget} bytes" for budget in budgets)
+        raise CaptureError(
+            f"the ranks of a group asked for different budgets ({told}): give all of them the same memory=, or leave "
+            "group out, so that every rank plans for itself"
+        )
+    others = [str(each) for each, (other, _) in enumerate(seen) if other != seen[0][0]]
     if others:
         raise CaptureError(
             f"ranks {', '.join(others)} captured another graph than rank 0: give all ranks of a group batches of the "

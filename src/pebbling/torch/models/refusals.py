@@ -26,6 +26,14 @@ _PADDING = 1
 _PRODUCTS = (torch.prod, "prod", torch.Tensor.prod)
 
 
+class Raised(CaptureError):
+    """The program raised an error while it was traced; the refusal, if it raises none by itself."""
+
+    def __init__(self, refusal: CaptureError) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
 @contextmanager
 def refusals(name: str, function: Callable[..., Any] | None = None) -> Iterator[None]:
     """Turn what torch raises while it captures into a ``CaptureError``, and let our own errors through."""
@@ -52,9 +60,12 @@ def refusals(name: str, function: Callable[..., Any] | None = None) -> Iterator[
                 'Register them on what fit returns, or on parameters, or fit(…, breaks="keep") to run that module as '
                 "it is and plan what is before and after it on its own."
             ) from error
-        raise CaptureError(
+        refusal = CaptureError(
             f"{name} can't be captured whole{_where(error, function)}: {_reason(error)}. {_WAYS_OUT}"
-        ) from error
+        )
+        if "raised exception" in str(error):
+            raise Raised(refusal) from error
+        raise refusal from error
     except exc.TorchDynamoException as error:
         raise CaptureError(f"{name} could not be captured{_where(error, function)}: {_reason(error)}") from error
 

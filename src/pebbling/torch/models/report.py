@@ -74,8 +74,11 @@ def page(plan: ModelPlan, seconds: float = 8.0) -> str:
     """The page, as HTML; ``seconds`` bounds the search for the curve of budgets."""
     chosen = plan.graph_plan
     everything = solve(chosen.graph, None)
-    points = trade_off(chosen, seconds)
-    here = Point(chosen.memory or chosen.peak, chosen.overhead, chosen.bound)
+    # All shares on the page are of the model's own time, a loss in parts counted as what it adds.
+    points = [
+        Point(each.memory, plan.share(each.overhead), plan.share(each.bound)) for each in trade_off(chosen, seconds)
+    ]
+    here = Point(chosen.memory or chosen.peak, plan.overhead, plan.bound)
     before, after = curve(everything), curve(chosen)
     name = escape(chosen.graph.name or "model")
     sections = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +18,12 @@ from typing import Any, NamedTuple
 from torch import Tensor, fx
 
 from ...errors import BudgetError
-from ...graph import GraphPlan, load, save, solve
+from ...graph import GraphPlan, save, solve
 from ...units import format_bytes
 from .fusion import Fused
 from .inductor import Compiled, compile_with
 from .model_plan import ModelPlan
-from .planner import Planner, alike
+from .planner import Planner, alike, kept
 from .refusals import refuse
 from .trial import peak_of, times_of
 from .tries import Tried, Tries, Trying
@@ -155,7 +156,7 @@ class Search:
         plan, facts = self._paths(self.planner.folder, best.compiled.fingerprint)
         mine = f"{os.getpid()}-"
         save(best.plan, plan.with_name(mine + plan.name))
-        told = json.dumps({"measured": best.peak, "freely": best.freely})
+        told = json.dumps({"measured": best.peak, "freely": best.freely, "memory": self.memory})
         facts.with_name(mine + facts.name).write_text(told, encoding="utf-8")
         for path in (plan, facts):
             path.with_name(mine + path.name).replace(path)
@@ -167,8 +168,20 @@ class Search:
         plan, facts = self._paths(self.planner.folder, fingerprint)
         if not (plan.exists() and facts.exists()):
             return None
-        known, told = load(plan), json.loads(facts.read_text(encoding="utf-8"))
-        return Known(known, told["freely"], told["measured"]) if isinstance(known, GraphPlan) else None
+        known = kept(plan)
+        try:
+            told = json.loads(facts.read_text(encoding="utf-8"))
+            freely, measured, memory = bool(told["freely"]), int(told["measured"]), int(told["memory"])
+        except (ValueError, KeyError, TypeError) as error:
+            warnings.warn(
+                f"{os.fspath(facts)!r} does not say what its plan took, which is tried again: {error!r}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return None
+        if known is None or memory != self.memory or measured > self.memory:
+            return None
+        return Known(known, freely, measured)
 
     def _paths(self, folder: Path, fingerprint: str) -> tuple[Path, Path]:
         stem = f"{fingerprint}-inductor-{self.memory}"
