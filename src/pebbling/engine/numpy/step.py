@@ -15,6 +15,7 @@ from ..protocol import Step
 from .dual import Dual
 from .hold import READ_ONLY, is_held, release
 from .refuse import shown
+from .standins import Tracing
 from .tape import Tape, accumulate, next_level, walk_back
 from .traced import Traced, plain
 from .var import Var
@@ -121,7 +122,7 @@ def written(error: ValueError, frame: FrameType) -> Exception | None:
 
 
 def _run(step: Step, given: list[Any], watch: bool = False) -> list[Any]:
-    with Region(written, watch):
+    with Tracing(), Region(written, watch):
         return list(step(given))
 
 

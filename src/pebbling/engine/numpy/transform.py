@@ -11,6 +11,7 @@ from ...tree.reach import may_catch
 from ..tree import Tree, flatten, paths
 from .alias import Alias
 from .hold import hold
+from .standins import Tracing
 from .step import differentiable, run_dual, run_taped
 from .tape import Tape, is_own, meta
 from .traced import plain
@@ -26,7 +27,8 @@ def vjp(f: Callable[..., Tree], *args: Tree) -> tuple[Tree, Callable[[Tree], tup
     (array([ 2., 40.]),)
     """
     leaves, rebuild = _arguments(args)
-    outputs, back, rebuild_output = _run(f, leaves, rebuild, {}, may_catch(f))
+    with Tracing(f):
+        outputs, back, rebuild_output = _run(f, leaves, rebuild, {}, may_catch(f))
     metas = [meta(leaf) for leaf in leaves]
     shapes = [meta(output) for output in outputs]
 
@@ -54,7 +56,8 @@ def jvp(f: Callable[..., Tree], args: Sequence[Tree], tangents: Sequence[Tree]) 
         shape.append(back)
         return outputs
 
-    outputs, pushed = run_dual(step, leaves, given, may_catch(f))
+    with Tracing(f):
+        outputs, pushed = run_dual(step, leaves, given, may_catch(f))
     filled = [_zeros(*meta(out)) if t is None else t for out, t in zip(outputs, pushed)]
     return shape[0](iter(outputs)), shape[0](iter(filled))
 
@@ -77,7 +80,11 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
                 given[i] = arg
             return f(*given, **kwargs)
 
-        outputs, back, rebuild_output = _run(of_chosen, leaves, rebuild, kwargs, may_catch(of_chosen))
+        with Tracing(f):  # on the way back as well, where loops run their steps again
+            return pulled(_run(of_chosen, leaves, rebuild, kwargs, may_catch(of_chosen)), leaves, rebuild)
+
+    def pulled(ran: Any, leaves: list[Any], rebuild: Any) -> tuple[Any, Tree]:
+        outputs, back, rebuild_output = ran
         value = rebuild_output(iter(outputs))
         if len(outputs) != 1 or meta(value)[0] != () or meta(value)[1].kind != "f":
             found = f"{meta(value)[1]} of shape {meta(value)[0]}" if len(outputs) == 1 else f"{len(outputs)} values"

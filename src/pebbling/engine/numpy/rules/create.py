@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..indexing import scatter
 from ..table import composed, primitive, rule
 from ..traced import Traced, highest, plain
 
@@ -99,3 +100,21 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     grids = [np.reshape(x, [-1 if i == axis else 1 for i in range(n)]) for x, axis in zip(xi, axes)]
     grids = grids if sparse else list(np.broadcast_arrays(*grids))
     return tuple([np.copy(grid) if copy else grid for grid in grids])
+
+
+def _joined(*leaves: Any, value: Any, places: Any) -> Any:
+    return value
+
+
+@primitive(_joined, arrays=slice(None))
+def joined(y: Any, *leaves: Any, value: Any, places: Any) -> Any:
+    """An array of nested lists: ``leaves`` stand at ``places`` in it, and ``value`` is what it is."""
+    shape, dtype = np.shape(value), value.dtype
+
+    def cut(place: Any) -> Any:
+        return lambda g: g[place]
+
+    def fill(place: Any) -> Any:
+        return lambda t: scatter(t, place, shape, dtype)
+
+    return [cut(place) for place in places], [fill(place) for place in places]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..pulls import ADD
 from ..refuse import refuse
-from ..table import composed, rule
+from ..table import composed, primitive, rule
 
 BOTH = slice(2)
 
@@ -124,8 +124,21 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return np.reshape(np.dot(left, right), kept)
 
 
-@rule(np.einsum, arrays=slice(1, None))
-def einsum(y: Any, subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
+@composed(np.einsum, exact=True)
+def einsum(*operands: Any, **kwargs: Any) -> Any:
+    """Lists of indices, ``np.einsum(a, [0, 1], b, [1], [0])``, are put into letters."""
+    if isinstance(operands[0], str):
+        return contracted(*operands, **kwargs)
+    arrays, lists = list(operands[: len(operands) // 2 * 2 : 2]), list(operands[1::2])
+    dots = [["..." if i is Ellipsis else ascii_letters[i] for i in names] for names in lists]
+    subscripts = ",".join(map("".join, dots))
+    if len(operands) % 2:
+        subscripts += "->" + "".join("..." if i is Ellipsis else ascii_letters[i] for i in operands[-1])
+    return contracted(subscripts, *arrays, **kwargs)
+
+
+@primitive(np.einsum, arrays=slice(1, None))
+def contracted(y: Any, subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
     inputs, output = explicit(subscripts, [np.ndim(x) for x in operands])
 
     def vjp(k: int) -> Any:
@@ -154,8 +167,6 @@ def einsum(y: Any, subscripts: Any, *operands: Any, optimize: Any = False) -> An
 
 def explicit(subscripts: str, ndims: list[int]) -> tuple[list[str], str]:
     """The indices of every operand and of the result, with ``...`` and an implied result written out."""
-    if not isinstance(subscripts, str):
-        raise refuse("np.einsum with lists of indices has no derivative rule", "Write them as 'ij,jk->ik'")
     subscripts = subscripts.replace(" ", "")
     left, arrow, output = subscripts.partition("->")
     inputs = left.split(",")

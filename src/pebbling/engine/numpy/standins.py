@@ -1,0 +1,145 @@
+"""Stand-ins for functions that NumPy does not hand over: ``np.array([x, y])`` with traced ``x``.
+
+NumPy asks the arguments of most of its functions whether they want to answer themselves
+(``__array_function__``), but not those of ``np.array`` and its kin, nor the elements of lists. While the code
+of a user runs under a derivative, a stand-in takes the place of each such function: in ``numpy``, in every module
+that has imported it by name (``from numpy import array``), and in the globals of the function whose derivative
+is taken. A stand-in that is given nothing traced calls the original. When the outermost run ends, the originals
+are back. Several threads may be inside; the last one puts them back.
+
+>>> import numpy as np
+>>> def first(*args):
+...     return "ours"
+>>> stand_in(np, "flatnonzero", first)
+>>> with Tracing():
+...     np.flatnonzero([1])
+'ours'
+>>> np.flatnonzero([1])
+array([0])
+>>> dismiss(np, "flatnonzero")
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import CellType, FunctionType
+from typing import Any
+
+Place = tuple[dict[str, Any], str, Any, Any]
+"""A namespace and a name in it, the original and its stand-in."""
+
+_OURS: dict[int, tuple[Any, Any]] = {}
+"""The original and its stand-in, by the identity of the original."""
+_OWNERS: list[tuple[Any, str]] = []
+_SKIPPED = sys.stdlib_module_names | {"numpy", "pebbling", "torch", "jax", "jaxlib", "sympy", "numba", "_pytest"}
+
+_LOCK = threading.Lock()
+_inside = 0
+_modules = -1
+_places: list[Place] = []
+_extra: list[Place] = []
+_cells: list[tuple[CellType, Any]] = []
+BEFORE: list[Callable[[], None]] = []
+"""What to call whenever modules have been imported since the last run."""
+
+
+def stand_in(owner: Any, name: str, ours: Any) -> None:
+    """Let ``ours`` stand for ``owner.name`` in code that runs under a derivative."""
+    global _modules
+    original = vars(owner)[name]
+    _OURS[id(original)] = original, ours
+    _OWNERS.append((owner, name))
+    _modules = -1
+
+
+def dismiss(owner: Any, name: str) -> None:
+    """Undo ``stand_in``."""
+    global _modules
+    del _OURS[id(vars(owner)[name])]
+    _OWNERS.remove((owner, name))
+    _modules = -1
+
+
+class Tracing:
+    """A stretch of code that runs under a derivative; ``of`` is the function that is differentiated.
+
+    Its globals and its closure count as well, and those of the functions in its closure.
+    """
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Any = None) -> None:
+        self._of = of
+
+    def __enter__(self) -> None:
+        global _inside
+        with _LOCK:
+            if _inside == 0:
+                if len(sys.modules) != _modules:
+                    _look_round()
+                for namespace, name, original, ours in _places:
+                    if namespace.get(name) is original:
+                        namespace[name] = ours
+            if self._of is not None:
+                _enter_function(self._of, set())
+            _inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        global _inside
+        with _LOCK:
+            _inside -= 1
+            if _inside == 0:
+                for namespace, name, original, ours in (*_places, *_extra):
+                    if namespace.get(name) is ours:
+                        namespace[name] = original
+                for cell, original in _cells:
+                    cell.cell_contents = original
+                _extra.clear()
+                _cells.clear()
+
+
+def _enter_function(of: Any, seen: set[int]) -> None:
+    while isinstance(of, partial) or hasattr(of, "__wrapped__"):
+        of = of.func if isinstance(of, partial) else of.__wrapped__
+    of = getattr(of, "__func__", of)
+    if not isinstance(of, FunctionType) or id(of) in seen:
+        return
+    seen.add(id(of))
+    if id(of.__globals__) not in seen:
+        seen.add(id(of.__globals__))
+        for place in _in(of.__globals__):
+            _extra.append(place)
+            place[0][place[1]] = place[3]
+    for cell in of.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # nothing in it yet
+            continue
+        if id(value) in _OURS:
+            cell.cell_contents = _OURS[id(value)][1]
+            _cells.append((cell, value))
+        elif callable(value):
+            _enter_function(value, seen)
+
+
+def _in(namespace: dict[str, Any]) -> list[Place]:
+    return [
+        (namespace, name, *_OURS[id(value)])
+        for name, value in list(namespace.items())
+        if id(value) in _OURS and _OURS[id(value)][0] is value
+    ]
+
+
+def _look_round() -> None:
+    """Find every module that has one of the originals by name."""
+    global _modules
+    for call in BEFORE:
+        call()
+    _modules = len(sys.modules)
+    _places[:] = [(vars(owner), name, *_OURS[id(vars(owner)[name])]) for owner, name in _OWNERS]
+    for module_name, module in list(sys.modules.items()):
+        if module_name.partition(".")[0] not in _SKIPPED and isinstance(module, type(sys)):
+            _places.extend(_in(vars(module)))
