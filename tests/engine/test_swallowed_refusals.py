@@ -39,11 +39,11 @@ def test_a_write_into_a_read_only_array_of_the_program_is_its_own_affair():
 def test_what_has_no_derivative_is_refused_though_the_program_catches_everything():
     def f(x):
         try:
-            return np.sum(np.linalg.eig(x)[0])
+            return np.sum(np.frexp(x)[0])
         except:  # noqa: E722
             return np.sum(x)
 
-    with pytest.raises(SourceError, match="eig"):
+    with pytest.raises(SourceError, match="frexp"):
         grad(f)(np.diag(X[:3]))
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 VECTOR, MATRIX, SQUARE = ("normal", (5,)), ("normal", (3, 4)), ("square", (3, 3))
+TRICKS = np.lib.stride_tricks
 WHERE = np.array([True, False, True, True, False])
 
 
@@ -60,14 +61,24 @@ def _filled(case):
     for shape in ((3, 3), (4, 3), (3, 3, 3)):
         f = _written(lambda y, v: np.fill_diagonal(y, v))
         yield case(f"fill_diagonal {shape}", f, ("normal", shape), ("normal", ()), jax=False)
-    yield case("fill_diagonal wrap", _written(lambda y, v: np.fill_diagonal(y, v, wrap=True)), ("normal", (7, 2)), ("normal", (3,)), jax=False)  # fmt: skip
+    yield case(
+        "fill_diagonal wrap",
+        _written(lambda y, v: np.fill_diagonal(y, v, wrap=True)),
+        ("normal", (7, 2)),
+        ("normal", (3,)),
+        jax=False,
+    )
     yield case("put", _written(lambda y, v: np.put(y, [0, -1, 5], v)), MATRIX, ("normal", (2,)), jax=False)
-    yield case("put clip", _written(lambda y, v: np.put(y, [0, 22], v, mode="clip")), MATRIX, ("normal", (2,)), jax=False)  # fmt: skip
+    yield case(
+        "put clip", _written(lambda y, v: np.put(y, [0, 22], v, mode="clip")), MATRIX, ("normal", (2,)), jax=False
+    )
     yield case("put wrap", _written(lambda y, v: np.put(y, [0, 22], v, mode="wrap")), MATRIX, ("normal", ()), jax=False)
     yield case("putmask", _written(lambda y, v: np.putmask(y, WHERE, v)), VECTOR, ("normal", (2,)), jax=False)
     yield case("place", _written(lambda y, v: np.place(y, WHERE, v)), VECTOR, ("normal", (2,)), jax=False)
     at = np.array([[1], [0], [3]])
-    yield case("put_along_axis", _written(lambda y, v: np.put_along_axis(y, at, v, 1)), MATRIX, ("normal", (3, 1)), jax=False)  # fmt: skip
+    yield case(
+        "put_along_axis", _written(lambda y, v: np.put_along_axis(y, at, v, 1)), MATRIX, ("normal", (3, 1)), jax=False
+    )
     yield case("insert", lambda np, x, v: np.insert(x, 2, v), VECTOR, ("normal", ()))
     yield case("insert several", lambda np, x, v: np.insert(x, np.array([0, 3, 3]), v), VECTOR, ("normal", (3,)))
     yield case("insert rows", lambda np, x, v: np.insert(x, 1, v, axis=0), MATRIX, ("normal", (4,)))
@@ -92,7 +103,12 @@ def _ordered(case):
     yield case("bincount", lambda np, x: np.bincount(bins, x, minlength=6), VECTOR, jax=False)
     values = np.linspace(0, 1, 5)
     yield case("histogram", lambda np, x: np.histogram(values, 3, weights=x)[0], VECTOR, jax=False)
-    yield case("histogram density", lambda np, x: np.histogram(values, [0.0, 0.3, 1.0], weights=x, density=True)[0], ("positive", (5,)), jax=False)  # fmt: skip
+    yield case(
+        "histogram density",
+        lambda np, x: np.histogram(values, [0.0, 0.3, 1.0], weights=x, density=True)[0],
+        ("positive", (5,)),
+        jax=False,
+    )
     yield case("choose", lambda np, x: np.choose(np.array([0, 2, 1, 0]), x), MATRIX, jax=False)
     yield case("maximum.accumulate", lambda np, x: np.maximum.accumulate(x, axis=1), MATRIX, jax=False)
     yield case("minimum.accumulate", lambda np, x: np.minimum.accumulate(x), MATRIX, jax=False)
@@ -112,7 +128,13 @@ def _polynomials(case):
     yield case("roots", lambda np, p: np.roots(p * np.array([1.0, 5.0, 3.0, 0.5])), p, jax=False, bits=False)
     at = np.linspace(0, 1, 6)
     yield case("polyfit", lambda np, y: np.polyfit(at, y, 2), ("normal", (6,)))
-    yield case("polyfit x", lambda np, x, y: np.polyfit(x + 3 * at, y, 2, w=1 + at), ("unit", (6,)), ("normal", (6,)), jax=False)  # fmt: skip
+    yield case(
+        "polyfit x",
+        lambda np, x, y: np.polyfit(x + 3 * at, y, 2, w=1 + at),
+        ("unit", (6,)),
+        ("normal", (6,)),
+        jax=False,
+    )
     P = np.polynomial.polynomial
     yield case("polynomial.polyval", lambda _, x, c: P.polyval(x, c), VECTOR, q, jax=False)
     yield case("Polynomial", lambda _, x, c: np.polynomial.Polynomial(c)(x), VECTOR, q, jax=False)
@@ -126,10 +148,11 @@ def _grids(case):
     yield case("sliding_window_view", lambda _, x: windows(x, 3) * np.arange(3.0), VECTOR, jax=False)
     yield case("sliding_window_view axes", lambda _, x: windows(x, (2, 2)), MATRIX, jax=False)
     yield case("sliding_window_view axis", lambda _, x: windows(x, 2, axis=1), MATRIX, jax=False)
-    strided = np.lib.stride_tricks.as_strided
-    yield case("as_strided", lambda _, x: strided(x, (3, 2), (8, 16)) if x.itemsize == 8 else strided(x, (3, 2), (4, 8)), VECTOR, jax=False)  # fmt: skip
+    yield case("as_strided", lambda _, x: TRICKS.as_strided(x, (3, 2), (x.itemsize, 2 * x.itemsize)), VECTOR, jax=False)
     yield case("apply_along_axis", lambda np, x: np.apply_along_axis(lambda r: r[:2] * np.sum(r), 1, x), MATRIX)
-    yield case("apply_along_axis 0", lambda np, x: np.apply_along_axis(lambda r: np.sum(r * r), 0, x), MATRIX, jax=False)
+    yield case(
+        "apply_along_axis 0", lambda np, x: np.apply_along_axis(lambda r: np.sum(r * r), 0, x), MATRIX, jax=False
+    )
     yield case("apply_over_axes", lambda np, x: np.apply_over_axes(np.sum, x, [0]), MATRIX, jax=False)
     yield case("unwrap", lambda np, x: np.unwrap(4 * x), VECTOR)
     yield case("real_if_close", lambda np, x: np.real_if_close(x + 0j), VECTOR, jax=False)
@@ -144,7 +167,7 @@ def _grids(case):
 
 def _eigen(case):
     apart = _apart(3)
-    hermitian = lambda x: x + np.conjugate(x.T) + 4 * apart  # noqa: E731
+    hermitian = lambda np, x: x + np.conjugate(x.T) + 4 * apart  # noqa: E731
     whole = ("complex", (3, 3))
     yield case("eigvals", lambda np, x: np.linalg.eigvals(x * 0.1 + apart), SQUARE, jax=False)
     yield case("eig values", lambda np, x: np.linalg.eig(x * 0.1 + apart)[0], SQUARE, jax=False)
@@ -156,11 +179,18 @@ def _eigen(case):
     yield case("qr", lambda np, x: np.linalg.qr(x)[0] @ np.ones((3, 2)) + np.linalg.qr(x)[1][0, 0], ("square", (3, 3)))
     yield case("qr tall", lambda np, x: np.linalg.qr(x)[0] @ np.linalg.qr(x)[1] ** 2, ("normal", (4, 2)))
     yield case("qr r", lambda np, x: np.linalg.qr(x, mode="r"), ("normal", (4, 2)), jax=False)
-    yield case("eigh complex", lambda np, x: np.linalg.eigh(hermitian(x))[0], whole)
-    yield case("eigvalsh complex upper", lambda np, x: np.linalg.eigvalsh(hermitian(x), UPLO="U"), whole, jax=False)
+    yield case("eigh complex", lambda np, x: np.linalg.eigh(hermitian(np, x))[0], whole)
+    yield case("eigvalsh complex upper", lambda np, x: np.linalg.eigvalsh(hermitian(np, x), UPLO="U"), whole, jax=False)
+
+    yield case("eigh complex phases", lambda np, x: np.linalg.eigh(hermitian(np, x))[1], whole, jax=False)
+    yield case("eigh complex phases upper", lambda np, x: np.linalg.eigh(hermitian(np, x), "U")[1], whole, jax=False)
+    for shape in ((3, 3), (3, 2)):
+        for k in (0, 2):
+            f = lambda np, x, k=k: np.linalg.svd(x + 3 * apart[: x.shape[0], : x.shape[1]], full_matrices=False)[k]  # noqa: E731  # noqa: E501
+            yield case(f"svd complex phases {shape} {k}", f, ("complex", shape), jax=False)
 
     def projected(np, x):
-        v = np.linalg.eigh(hermitian(x))[1]
+        v = np.linalg.eigh(hermitian(np, x))[1]
         return v[:, :1] @ np.conjugate(v[:, :1].T)
 
     yield case("eigh complex vectors", projected, whole)
@@ -170,12 +200,25 @@ def _eigen(case):
         return u[:, :1] @ vh[:1] * s[0]
 
     yield case("svd complex", rank_one, whole)
-    yield case("svd complex wide", lambda np, x: rank_one(np, np.concatenate([x, x[:, :2] ** 2], 1)[:, :3]), whole, jax=False)  # fmt: skip
+    yield case(
+        "svd complex wide", lambda np, x: rank_one(np, np.concatenate([x, x[:, :2] ** 2], 1)[:, :3]), whole, jax=False
+    )
     yield case("svd complex values", lambda np, x: np.linalg.svd(x + 3 * apart, compute_uv=False), whole)
     positive = lambda np, x: x @ np.conjugate(x.T) + 3 * apart  # noqa: E731
     yield case("cholesky complex", lambda np, x: np.linalg.cholesky(positive(np, x)), whole)
-    yield case("tensorinv", lambda np, x: np.linalg.tensorinv(np.reshape(x + 2 * _apart(4), (2, 2, 4))), ("normal", (4, 4)), jax=False)  # fmt: skip
-    yield case("tensorsolve", lambda np, x, b: np.linalg.tensorsolve(np.reshape(x + 2 * _apart(4), (2, 2, 4)), b), ("normal", (4, 4)), ("normal", (2, 2)), jax=False)  # fmt: skip
+    yield case(
+        "tensorinv",
+        lambda np, x: np.linalg.tensorinv(np.reshape(x + 2 * _apart(4), (2, 2, 4))),
+        ("normal", (4, 4)),
+        jax=False,
+    )
+    yield case(
+        "tensorsolve",
+        lambda np, x, b: np.linalg.tensorsolve(np.reshape(x + 2 * _apart(4), (2, 2, 4)), b),
+        ("normal", (4, 4)),
+        ("normal", (2, 2)),
+        jax=False,
+    )
     for p in (None, 1, "fro"):
         yield case(f"cond {p}", lambda np, x, p=p: np.linalg.cond(x, p), SQUARE, jax=False)
     yield case("linalg diagonal", lambda np, x: np.linalg.diagonal(x, offset=1), ("normal", (2, 3, 3)))

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from .refuse import name_of, refuse
 from .traced import Traced, highest, plain
 
+_LISTS = (list, tuple)
 Slope: TypeAlias = Callable[..., Callable[[], Any]]
 Linear: TypeAlias = Callable[[Any], Any]
 Derivatives: TypeAlias = tuple[Sequence[Linear | None], Sequence[Linear | None]]
@@ -56,6 +57,8 @@ class Primitive:
         if len(args) > self._out and args[self._out] is not None:
             raise refuse_out(self._raw)
         positions = range(len(args))[self.arrays]
+        if any(type(args[p]) in _LISTS for p in positions):
+            args = [_array_of(arg) if type(arg) in _LISTS and p in positions else arg for p, arg in enumerate(args)]
         top = highest([args[p] for p in positions])
         if top is None or any(isinstance(arg, Traced) and p not in positions for p, arg in enumerate(args)):
             raise _misplaced(self._raw)
@@ -71,6 +74,8 @@ class Elementwise:
         self.func, self.slopes = func, slopes
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if any(type(arg) in _LISTS for arg in args):
+            args = [_array_of(arg) if type(arg) in _LISTS else arg for arg in args]
         top = highest(args)
         if kwargs:
             raise refuse(
@@ -127,6 +132,12 @@ class Flat:
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return self.func(*map_tree(plain, args), **map_tree(plain, kwargs))
+
+
+def _array_of(tree: Any) -> Any:
+    from .construct import array  # which comes after the rules
+
+    return array(tree)
 
 
 def _revalued(top: Traced, result: Any, value: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from ..refuse import refuse
 from ..table import composed, real_only, rule
 from ..traced import plain
-from .eigen import adjoint, complex_svd, free_of_phase, reciprocal_gaps, turn
+from .eigen import adjoint, complex_svd, phase_back, phase_on, reciprocal_gaps, turn
 
 
 @rule(np.linalg.cholesky)
@@ -49,14 +49,15 @@ def eigh(y: Any, x: Any, UPLO: str = "L") -> Any:
         if gw is not None:
             inner = gw[..., None] * np.eye(np.shape(w)[-1])
         if gv is not None:
-            along = turn(v) @ gv
-            free_of_phase("np.linalg.eigh", np.diagonal(along, 0, -2, -1), along)
-            inner = inner + reciprocal_gaps(w) * along
+            if np.iscomplexobj(plain(v)):
+                gv = phase_back("np.linalg.eigh", v, gv, np.sum(gv * v, axis=-2, keepdims=True))
+            inner = inner + reciprocal_gaps(w) * (turn(v) @ gv)
         return _one_triangle(np.conjugate(v) @ inner @ turn(v), UPLO)
 
     def jvp(t: Any) -> Any:
         inner = adjoint(v) @ _from_triangle(t, UPLO) @ v
-        return np.real(np.diagonal(inner, 0, -2, -1)), v @ (reciprocal_gaps(w) * inner)
+        dv = v @ (reciprocal_gaps(w) * inner)
+        return np.real(np.diagonal(inner, 0, -2, -1)), dv + v * phase_on(v, dv) if np.iscomplexobj(plain(v)) else dv
 
     return [vjp], [jvp]
 

@@ -1,8 +1,9 @@
 """Eigenvalues of general matrices, QR, and complex ``eigh`` and ``svd``.
 
-An eigenvector is known up to a factor. ``eig`` gives it length one and makes its largest component real, and so does the
-derivative. What ``eigh`` and ``svd`` do about the phase of a complex vector is not fixed, so only what does not
-depend on it has a derivative; a gradient that does is refused.
+An eigenvector is known up to a factor, and the derivative keeps to the one that LAPACK chooses: vectors of length
+one, and for complex ones the largest component real (``eig``), or the first or last (``eigh``, ``svd``, because
+the reflectors that make the matrix tridiagonal or bidiagonal leave that coordinate alone). Where a complex vector
+shows no such mark, a gradient that depends on its phase is refused.
 """
 
 from __future__ import annotations
@@ -109,6 +110,43 @@ def free_of_phase(name: str, along: Any, size: Any) -> None:
         )
 
 
+def pinned(v: Any) -> Any:
+    """Ones where each complex column has the component that LAPACK keeps real; none where there is no such mark."""
+    plain_v = plain(v)
+    for row in (0, -1):
+        if not np.any(np.imag(plain_v[..., row, :])):
+            marks = np.zeros(plain_v.shape)
+            marks[..., row, :] = plain_v[..., row, :] != 0
+            return marks
+    return None
+
+
+def phase_back(name: str, v: Any, gv: Any, along: Any) -> Any:
+    """The cotangent of complex columns when their phase is what keeps the marked component real.
+
+    ``along`` is the sum of cotangents times vectors, the change of the result with the phase.
+    """
+    marks = pinned(v)
+    open_ = along if marks is None else along * (1 - np.max(marks, axis=-2, keepdims=True))
+    free_of_phase(name, open_, along)
+    return gv if marks is None else gv - 1j * marks * np.imag(along) / _marked(v, marks)
+
+
+def phase_on(v: Any, dv: Any) -> Any:
+    """How fast the phases turn, times the imaginary unit, so that the marked components stay real."""
+    marks = pinned(v)
+    if marks is None or not np.all(np.max(marks, axis=-2)):
+        raise refuse(
+            "the phases of these complex vectors are not fixed, and forward mode can't tell whether they matter",
+            "Take the gradient, or use the values alone",
+        )
+    return -1j * np.sum(marks * np.imag(dv), axis=-2, keepdims=True) / _marked(v, marks)
+
+
+def _marked(v: Any, marks: Any) -> Any:
+    return np.sum(marks * np.real(v), axis=-2, keepdims=True) + (1 - np.max(marks, axis=-2, keepdims=True))
+
+
 def complex_svd(y: Any, x: Any) -> Any:
     """Wan and Zhang, "Automatic differentiation for complex valued SVD" (2019)."""
     u, s, vh = y
@@ -118,6 +156,18 @@ def complex_svd(y: Any, x: Any) -> Any:
 
     def vjp(gs: Any) -> Any:
         gu, g, gvh = gs
+        along: Any = 0.0
+        if gu is not None:
+            along = along + np.sum(gu * u, axis=-2, keepdims=True)
+        if gvh is not None:
+            along = along + np.sum(np.conjugate(turn(gvh)) * v, axis=-2, keepdims=True)
+        if gu is not None or gvh is not None:
+            first = pinned(v) is not None
+            if first:
+                gv = 0 * v if gvh is None else np.conjugate(turn(gvh))
+                gvh = np.conjugate(turn(phase_back("np.linalg.svd", v, gv, along)))
+            else:
+                gu = phase_back("np.linalg.svd", u, 0 * u if gu is None else gu, along)
         inner: Any = 0.0 * eye if g is None else g[..., None] * eye
         left: Any = 0.0
         right: Any = 0.0
@@ -130,10 +180,11 @@ def complex_svd(y: Any, x: Any) -> Any:
             bar_v = turn(gvh)
             right = adjoint(v) @ bar_v
             skew = gaps * right
-            inner = inner + s[..., :, None] * (skew + adjoint(skew)) + (adjoint(right) - right) * eye / (
-                2 * s[..., :, None]
+            inner = (
+                inner
+                + s[..., :, None] * (skew + adjoint(skew))
+                + (adjoint(right) - right) * eye / (2 * s[..., :, None])
             )
-        free_of_phase("np.linalg.svd", np.diagonal(left + right + 0 * eye, 0, -2, -1), left + right)
         result = u @ inner @ vh
         if gu is not None:
             rest = np.conjugate(gu) / s[..., None, :]
@@ -150,7 +201,9 @@ def complex_svd(y: Any, x: Any) -> Any:
         dv = v @ (gaps * (down * inner + adjoint(inner) * across) - 1j * np.imag(inner) * eye / (2 * across))
         beside = t @ v - u @ inner
         below = adjoint(t) @ u - v @ adjoint(inner)
-        return du + beside / across, np.real(np.diagonal(inner, 0, -2, -1)), adjoint(dv + below / across)
+        du, dv = du + beside / across, dv + below / across
+        turned = phase_on(v, dv) if pinned(v) is not None else phase_on(u, du)
+        return du + u * turned, np.real(np.diagonal(inner, 0, -2, -1)), adjoint(dv + v * turned)
 
     return [vjp], [jvp]
 

@@ -10,8 +10,9 @@ import numpy as np
 from ..construct import array
 from ..indexing import scatter
 from ..refuse import refuse
-from ..table import composed, real_only, rule
-from ..traced import plain
+from ..standins import stand_in
+from ..table import composed, primitive, real_only, rule
+from ..traced import Traced, plain
 
 stride_tricks = np.lib.stride_tricks
 
@@ -44,18 +45,28 @@ def sliding_window_view(
     )
 
 
-@rule(stride_tricks.as_strided)
-def as_strided(y: Any, x: Any, shape: Any = None, strides: Any = None) -> Any:
+_AS_STRIDED = stride_tricks.as_strided
+
+
+@primitive(lambda x, shape, strides: _AS_STRIDED(x, shape, strides).copy())
+def strided(y: Any, x: Any, shape: Any, strides: Any) -> Any:
     """For arrays whose elements lie one after the other."""
     if not plain(x).flags.c_contiguous:
         raise refuse("as_strided of an array that is not contiguous has no derivative rule", "Copy it before")
     before, dtype = np.shape(x), y.dtype
     numbers = np.arange(math.prod(before)).reshape(before)
-    at = (stride_tricks.as_strided(numbers, shape, _of_integers(x, strides)).copy(),)
+    at = (_AS_STRIDED(numbers, shape, _of_integers(x, strides)).copy(),)
     return (
         [lambda g: np.reshape(scatter(g, at, (math.prod(before),), dtype), before)],
         [lambda t: np.ravel(t)[at]],
     )
+
+
+def _as_strided(x: Any, shape: Any = None, strides: Any = None, **kwargs: Any) -> Any:
+    return strided(x, shape, strides) if isinstance(x, Traced) else _AS_STRIDED(x, shape, strides, **kwargs)
+
+
+stand_in(stride_tricks, "as_strided", _as_strided)
 
 
 def _of_integers(x: Any, strides: Any) -> Any:
@@ -170,6 +181,7 @@ if hasattr(np, "cumulative_prod"):  # NumPy 2.1 on
             return products
         shape = [1 if i == along % np.ndim(x) else n for i, n in enumerate(np.shape(x))]
         return np.concatenate([np.ones(shape), products], along)
+
 
 if hasattr(np, "matvec"):  # NumPy 2.2 on
 

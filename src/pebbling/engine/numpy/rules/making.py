@@ -145,10 +145,11 @@ def _of_lists(owner: Any, name: str) -> None:
     stand_in(owner, name, call)
 
 
-for name in (
-    "sum prod mean average max min amax amin std var median ptp cumsum cumprod sort argsort argmax argmin any all "
-    "dot inner outer vdot cross diff trapezoid interp polyval nansum nanmean nanmax nanmin unique quantile percentile"
-).split():
+TAKE_LISTS = """
+    sum prod mean average max min amax amin std var median ptp cumsum cumprod sort argsort argmax argmin any all dot
+    inner outer vdot cross diff trapezoid interp polyval nansum nanmean nanmax nanmin unique quantile percentile
+"""
+for name in TAKE_LISTS.split():
     _of_lists(np, name)
 for name in ("norm", "det", "inv", "solve", "eigh", "eigvalsh", "cholesky", "slogdet"):
     _of_lists(np.linalg, name)

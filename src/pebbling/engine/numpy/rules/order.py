@@ -27,13 +27,16 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
     return np.take_along_axis(a, np.argpartition(plain(a), kth, axis, kind), axis)
 
 
+_UNIQUE: Any = np.unique
+
+
 @composed(np.unique)
 def unique(
     ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: Any = None,
     *, equal_nan: bool = True, sorted: bool = True,
 ) -> Any:  # fmt: skip
     """Equal elements are one, and its derivative is that of the first."""
-    found = np.unique(plain(ar), True, return_inverse, return_counts, axis, equal_nan=equal_nan)
+    found: Any = _UNIQUE(plain(ar), True, return_inverse, return_counts, axis, equal_nan=equal_nan)
     at = found[1]
     values = np.take(np.ravel(ar) if axis is None else ar, at, axis=0 if axis is None else axis)
     rest = found[1 if return_index else 2 :]

@@ -77,13 +77,12 @@ def _newton(p: Any, value: Any) -> Any:
 
 
 @composed(np.polyfit)
-def polyfit(
-    x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
-) -> Any:
+def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
     """Least squares by the pseudo-inverse of the scaled Vandermonde matrix."""
     if full or cov or np.ndim(deg):
         raise refuse("np.polyfit with full=, cov= or a list of degrees has no derivative rule", "Leave it out")
-    a = np.vander(np.asarray(x) if not isinstance(x, Traced) else x, deg + 1)
+    points: Any = x if isinstance(x, Traced) else np.asarray(x)
+    a = np.vander(points, deg + 1)
     if w is not None:
         a, y = a * np.reshape(w, (-1, 1)), y * np.reshape(w, (-1,) + (1,) * (np.ndim(y) - 1))
     scale = np.sqrt(np.sum(a * a, axis=0))
