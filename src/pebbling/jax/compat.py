@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from typing import Any, TypeAlias
 
 import jax
 import jax.extend.core as extended
 import jax.numpy as jnp
 import numpy as np
-from jax._src import api_util, core, effects, linear_util, source_info_util
+from jax._src import api_util, checkify, config, core, dispatch, effects, linear_util, source_info_util
 from jax._src.interpreters import ad, batching, mlir, partial_eval
 from jax._src.lax import lax
+from jax.experimental import jet
 
 Aval: TypeAlias = Any
 Jaxpr: TypeAlias = Any
@@ -28,8 +30,12 @@ Primitive: TypeAlias = Any
 # JAX is typed in part; what is taken from its inside is not
 _ad: Any = ad
 _batching: Any = batching
+_checkify: Any = checkify
+_config: Any = config
 _core: Any = core
+_dispatch: Any = dispatch
 _lax: Any = lax
+_jet: Any = jet
 _pe: Any = partial_eval
 _extended: Any = extended
 _wrap: Any = linear_util.wrap_init
@@ -61,18 +67,39 @@ def register(
     split_equation: Callable[..., Any],
     batch: Callable[..., Any],
     prune: Callable[..., Any],
+    check: Callable[..., Any],
 ) -> None:
     """All rules of one primitive."""
-    of.def_impl(lambda *args, **params: jax.jit(lambda *inner: of.bind(*inner, **params))(*args))
+    # As JAX's own: compiled even under ``disable_jit``, and seen by ``debug_nans``.
+    of.def_impl(partial(_dispatch.apply_primitive, of))
     of.def_effectful_abstract_eval(abstract)
-    mlir.register_lowering(of, mlir.lower_fun(run, multiple_results=True))
+    mlir.register_lowering(of, mlir.lower_fun(with_usual_promotion(run), multiple_results=True))
     _ad.primitive_jvps[of] = jvp
     _ad.primitive_transposes[of] = transpose
     _pe.custom_partial_eval_rules[of] = split
     _pe.partial_eval_jaxpr_custom_rules[of] = split_equation
-    _batching.fancy_primitive_batchers[of] = batch
+    _batching.fancy_primitive_batchers[of] = with_usual_promotion(batch)
     # From jax 0.12 on, which references are read later comes before the equation; loops take none.
     _pe.dce_rules[of] = lambda used, *rest: prune(used, rest[-1])
+    _checkify.error_checks[of] = check
+    _jet.jet_rules[of] = partial(_no_jet, of.name)
+
+
+def with_usual_promotion(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule whose own arithmetic the user's settings are not for; steps are jaxprs by then, with theirs in them."""
+
+    @wraps(rule)
+    def usual(*args: Any, **params: Any) -> Any:
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            return rule(*args, **params)
+
+    return usual
+
+
+def _no_jet(name: str, *_: Any, **__: Any) -> Any:
+    raise NotImplementedError(
+        f"jax.experimental.jet has no rule for {name}, nor for the loops of jax.lax: nest jax.jvp for higher orders"
+    )
 
 
 def trace(fun: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Jaxpr:
@@ -185,14 +212,25 @@ def unstacked(aval: Aval) -> Aval:
     return _core.mapped_aval(aval.shape[0], 0, aval)
 
 
+def is_check(effect: Any) -> bool:
+    """Whether an effect is that of ``checkify.check``, which may be made more than once."""
+    return isinstance(effect, _checkify.ErrorEffect)
+
+
 def forbidden_effects(found: Any) -> list[str]:
     """The names of those effects that a loop whose steps run several times can't have."""
     allowed = effects.control_flow_allowed_effects
-    return sorted(
-        str(e)
-        for e in found
-        if effects.ordered_effects.contains(e) or not (allowed.contains(e) or isinstance(e, _core.NamedAxisEffect))
-    )
+
+    def name(effect: Any) -> str:
+        if isinstance(effect, effects.JaxprInputEffect):
+            return f"{type(effect).__name__.removesuffix('Effect').lower()} of a Ref"
+        if not effects.ordered_effects.contains(effect) and (
+            allowed.contains(effect) or isinstance(effect, _core.NamedAxisEffect)
+        ):
+            return ""
+        return str(effect)
+
+    return sorted({name(effect) for effect in found} - {""})
 
 
 def zeros(aval: Aval) -> Array:
@@ -309,3 +347,29 @@ def close(jaxpr: Jaxpr) -> Jaxpr:
 def inner_jaxprs(eqn: Any) -> list[Jaxpr]:
     """The jaxprs among the parameters of an equation."""
     return list(_core.jaxprs_in_params(eqn.params))
+
+
+def checked(jaxpr: Jaxpr, enabled: Any, tree: Any, errors: Sequence[Aval]) -> tuple[Jaxpr, Any, Any]:
+    """The jaxpr with errors before inputs and outputs; the structure of what it gives; the errors that it can have."""
+    return _checkify.jaxpr_to_checkify_jaxpr(jaxpr, enabled, tree, *errors, *jaxpr.in_avals)
+
+
+def check(jaxpr: Jaxpr, enabled: Any, error: Any, *args: Any) -> tuple[Any, list[Array]]:
+    """Evaluate a jaxpr with its errors added to those so far."""
+    return _checkify.checkify_jaxpr(jaxpr, enabled, error, *args)
+
+
+def can_fail(jaxpr: Jaxpr, enabled: Any) -> bool:
+    """Whether a jaxpr has errors to check for."""
+    values, tree = jax.tree_util.tree_flatten(_checkify.init_error)
+    return bool(checked(jaxpr, enabled, tree, [aval_of(v) for v in values])[2])
+
+
+def with_room_for(error: Any, kinds: Any) -> Any:
+    """The error with a place for errors of further kinds."""
+    return error._add_placeholder_effects(kinds)
+
+
+def without_jit() -> bool:
+    """Whether ``jax.disable_jit`` holds: steps are then run in Python, one after another."""
+    return bool(_config.disable_jit.value)

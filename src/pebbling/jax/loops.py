@@ -12,7 +12,7 @@ from jax import lax
 from jax.tree_util import tree_unflatten
 
 from ..chain.schedule import Schedule
-from . import budget, registry  # noqa: F401
+from . import budget, compat, registry  # noqa: F401
 from .body import Body, as_arrays, empty_tree, trace_body
 from .compat import is_concrete
 from .leaves import in_leaves
@@ -33,6 +33,7 @@ def scan(
     schedule: Schedule | None = None,
     leaf: int | None = None,
     policy: Callable[..., Any] | None = None,
+    unroll: int | bool = 1,
 ) -> tuple[Any, Any]:
     """``jax.lax.scan`` whose gradient keeps a few states instead of all.
 
@@ -45,6 +46,9 @@ def scan(
     True
     """
     asked = budget.Asked(slots, memory, schedule)
+    _refuse_unroll(unroll, "scan", "leaf=K reverses K steps in one plain scan")
+    if compat.without_jit():  # steps in Python, one after another, is what was asked for
+        return lax.scan(f, init, xs, length, reverse=reverse)
     flat, tree = as_arrays(xs)
     steps = _length(flat, length)
     if leaf is not None and steps:
@@ -52,7 +56,7 @@ def scan(
         return in_leaves(f, init, tree_unflatten(tree, flat), steps, reverse, leaf, policy, turned)
     if policy is not None:
         raise ValueError("policy says which residuals the steps of a leaf keep: give leaf=, a number of steps, as well")
-    body = trace_body(lambda i, carry, x: f(carry, x), init, flat, tree, "scan")
+    body = trace_body(lambda i, carry, x: _pair(f(carry, x)), init, flat, tree, "scan")
     plan = budget.plan(asked, body, steps, flat) if steps else None
     if plan is None:
         return lax.scan(f, init, xs, length, reverse=reverse)
@@ -68,6 +72,7 @@ def fori_loop(
     slots: int | None = None,
     memory: float | str | None = None,
     schedule: Schedule | None = None,
+    unroll: int | bool | None = None,
 ) -> Any:
     """``jax.lax.fori_loop`` that can be differentiated in reverse within a budget, whether or not its bounds are known.
 
@@ -77,6 +82,9 @@ def fori_loop(
     True
     """
     asked = budget.Asked(slots, memory, schedule)
+    _refuse_unroll(unroll, "fori_loop", "scan with leaf=K reverses K steps in one plain scan")
+    if compat.without_jit():
+        return lax.fori_loop(lower, upper, body_fun, init_val)
     dtype = jnp.result_type(lower, upper)
     if not jnp.issubdtype(dtype, jnp.integer):
         raise TypeError(f"the bounds of fori_loop must be integers, not {dtype}")
@@ -135,11 +143,31 @@ def _run(body: Body, count: list[Any], xs: list[Any], steps: int | None, plan: P
     return tree_unflatten(body.tree, full), tree_unflatten(body.output_tree, ys)
 
 
+def _pair(result: Any) -> tuple[Any, Any]:
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        got = f"{len(result)} of them" if isinstance(result, tuple | list) else f"a {type(result).__name__}"
+        raise TypeError(f"the body of scan must give a pair of a carry and an output (or None), and it gives {got}")
+    return result[0], result[1]
+
+
+def _refuse_unroll(unroll: Any, name: str, instead: str) -> None:
+    if unroll not in (None, 0, 1):
+        raise ValueError(
+            f"{name} got unroll={unroll!r}: the rows of a checkpointed loop have lengths of their own, so its steps "
+            f"are not unrolled; {instead}"
+        )
+
+
 def _length(xs: Sequence[Any], length: int | None) -> int:
     found = {int(x.shape[0]) for x in xs if x.shape}
     if not all(x.shape for x in xs):
         raise ValueError("scan got xs that are scalars: each leaf needs a leading axis")
     if length is not None:
+        if not is_concrete(length):
+            raise TypeError(
+                "scan got a length that is traced, and needs a number: fori_loop takes bounds known at run time only, "
+                "and while_loop none at all"
+            )
         found.add(int(np.asarray(length)))
     if len(found) != 1:
         raise ValueError(

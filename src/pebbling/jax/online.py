@@ -21,6 +21,7 @@ from ..chain.schedule import Schedule
 from . import budget, compat, engine, greedy, planner, registry  # noqa: F401
 from .batch import batch_dims, place_batch
 from .body import as_arrays, empty_tree, trace_body
+from .checks import check_while
 from .compat import Jaxpr, array_type, aval_of, batched_jaxpr, dual, evaluate, known_part, trace
 from .masks import drop, either, merge, parts, pick, settle, spread
 from .needs import needed_inputs
@@ -58,6 +59,8 @@ def while_loop(
     if schedule is not None:
         raise ValueError("a while_loop has no known number of steps, so no schedule fits it: give slots or memory")
     asked = budget.Asked(slots, memory)
+    if compat.without_jit():
+        return lax.while_loop(cond_fun, body_fun, init_val)
     body = trace_body(lambda i, carry, _: (body_fun(carry), None), init_val, [], empty_tree(), "while_loop")
     plan = budget.plan(asked, body, None)
     assert plan is not None
@@ -362,4 +365,5 @@ compat.register(
     split_equation=_split_equation,
     batch=_batch,
     prune=_prune,
+    check=check_while,
 )

@@ -76,7 +76,8 @@ def check_effects(found: Any, what: str) -> None:
     if names:
         raise ValueError(
             f"{what} has the effects {', '.join(names)}: its steps run several times on the way back, so effects that "
-            "must happen once and in order can't be inside; take them out of the body, or use jax.lax's loop"
+            "must happen once and in order can't be inside; take them out of the body, or use jax.lax's loop; what "
+            "a Ref holds can be carried as an array"
         )
 
 

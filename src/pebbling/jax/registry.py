@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import batch, primitives, rules
+from . import batch, checks, primitives, rules
 from .compat import register
 
 register(
@@ -15,6 +15,7 @@ register(
     split_equation=rules.loop_split_equation,
     batch=batch.loop_batch,
     prune=batch.loop_prune,
+    check=checks.check_loop,
 )
 register(
     primitives.reverse_p,
@@ -26,4 +27,5 @@ register(
     split_equation=rules.reverse_split_equation,
     batch=batch.reverse_batch,
     prune=batch.reverse_prune,
+    check=checks.check_reverse,
 )

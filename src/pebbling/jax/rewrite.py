@@ -22,7 +22,7 @@ from jax.tree_util import tree_flatten, tree_unflatten
 from . import budget, compat, registry  # noqa: F401
 from .body import Body
 from .compat import Jaxpr, aval_of, evaluate, trace
-from .masks import parts
+from .masks import parts, pick
 from .online import unbounded
 from .primitives import loop_p
 from .simplify import growth_of, index_type, simplify
@@ -85,6 +85,8 @@ def checkpoint_loops(
 
     @wraps(f)
     def replaced(*args: Any, **kwargs: Any) -> Any:
+        if compat.without_jit():
+            return f(*args, **kwargs)
         leaves, tree = tree_flatten((args, kwargs))
         dynamic = [isinstance(x, jax.Array | np.ndarray | np.generic | bool | int | float | complex) for x in leaves]
         values = [x if hasattr(x, "aval") else jnp.asarray(x) for x, d in zip(leaves, dynamic) if d]
@@ -94,14 +96,17 @@ def checkpoint_loops(
             rest = iter(moving)
             inner_args, inner_kwargs = tree_unflatten(tree, [next(rest) if d else x for x, d in zip(leaves, dynamic)])
             outs, out_tree = tree_flatten(f(*inner_args, **inner_kwargs))
-            trees[:] = [out_tree]
-            return [o if hasattr(o, "aval") else jnp.asarray(o) for o in outs]
+            made = [hasattr(o, "aval") for o in outs]
+            trees[:] = [(out_tree, made, [None if m else o for o, m in zip(outs, made)])]
+            return pick(made, outs)
 
         jaxpr = trace(flat, [aval_of(v) for v in values])
         report = Report()
-        outs = _Rewriter(asked, min_steps, report).run(jaxpr, values)
+        moving = iter(_Rewriter(asked, min_steps, report).run(jaxpr, values))
         replaced.report = report  # type: ignore[attr-defined]
-        return tree_unflatten(trees[0], outs)
+        out_tree, made, fixed = trees[0]
+        # What is no value of JAX comes out as it is: text, functions, NumPy arrays that depend on nothing.
+        return tree_unflatten(out_tree, [next(moving) if m else o for o, m in zip(fixed, made)])
 
     replaced.report = Report()  # type: ignore[attr-defined]
     return replaced
@@ -159,7 +164,8 @@ class _Rewriter:
         sizes = compat.scan_sizes(eqn)
         consts, carry, xs, _ = parts(values, sizes)
         inner = trace(lambda i, *args: self.run(jaxpr, args), [index_type(), *jaxpr.in_avals])
-        return self._loop("scan", eqn, inner, consts, carry, xs, steps, [], params["reverse"])
+        note = f"; unroll={params['unroll']} is not kept" if params["unroll"] != 1 else ""
+        return self._loop("scan", eqn, inner, consts, carry, xs, steps, [], params["reverse"], note)
 
     def while_(self, eqn: Any, values: list[Any]) -> list[Any]:
         params = eqn.params
@@ -181,14 +187,14 @@ class _Rewriter:
 
     def _loop(
         self, kind: str, eqn: Any, body: Jaxpr, consts: list[Any], carry: list[Any], xs: list[Any], steps: int | None,
-        count: list[Any], flip: bool,
+        count: list[Any], flip: bool, note: str = "",
     ) -> list[Any]:  # fmt: skip
         small = simplify(body, consts, carry, len(xs))
         plan = budget.plan(self.asked, Body(small.body, small.consts, small.carry, None, None), steps, xs)
         if plan is None:
             self._leave(kind, steps, eqn, "all of it fits the memory")
             return compat.bind_equation(eqn, [*consts, *carry, *xs])
-        self._replace(kind, steps, eqn, f"{plan.slots} slots, binomial")
+        self._replace(kind, steps, eqn, f"{plan.slots} slots, binomial{note}")
         outs = loop_p.bind(
             *count, *small.consts, *small.carry, *xs,
             body=small.body, sizes=(len(small.consts), len(small.carry), len(xs)), length=steps, plan=plan,
@@ -198,8 +204,9 @@ class _Rewriter:
         return [*small.final(final, count[0] if count else steps), *ys]
 
     def _reason(self, jaxpr: Jaxpr, carry: Sequence[Any], steps: int | None) -> str:
-        if jaxpr.effects:
-            return f"it has the effects {', '.join(sorted(map(str, jaxpr.effects)))}, which would happen again"
+        happening = sorted(str(effect) for effect in jaxpr.effects if not compat.is_check(effect))
+        if happening:
+            return f"it has the effects {', '.join(happening)}, which would happen again"
         if not any(jnp.issubdtype(a.dtype, np.inexact) for a in carry):
             return "it carries no floating-point state, so there is nothing to checkpoint"
         if steps is not None and steps < self.min_steps:

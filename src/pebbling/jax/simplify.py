@@ -38,7 +38,7 @@ def simplify(body: Jaxpr, consts: list[Any], carry: list[Any], scanned: int) -> 
     """Take invariants and counters out of the carry of (index, consts, carry, x) → (carry, y)."""
     growth = [growth_of(body, 1 + len(consts) + k, k) for k in range(len(carry))]
     fixed = [g is not None for g in growth]
-    if all(fixed):  # a loop carries something
+    if carry and all(fixed):  # a loop that carries something carries it to its end
         fixed[-1] = False
     if not any(fixed):
         return Simplified(body, consts, carry, fixed, [], [])

@@ -43,7 +43,8 @@ def gives_way(old: Aval, new: Aval) -> bool:
     if not old.weak_type or (old.dtype == new.dtype and new.weak_type):
         return False
     kind = next(python for python, numpy in _KINDS if jnp.issubdtype(old.dtype, numpy))
-    return bool(jnp.result_type(kind, new.dtype) == new.dtype)
+    with jax.numpy_dtype_promotion("standard"):
+        return bool(jnp.result_type(kind, new.dtype) == new.dtype)
 
 
 def type_words(kind: Aval) -> str:
