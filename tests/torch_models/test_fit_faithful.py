@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from pebbling.errors import BudgetError, CaptureError, ScheduleError
+from pebbling.errors import BudgetError, CaptureError
 from pebbling.torch import fit
 from pebbling.torch.models import Measured
 
@@ -287,7 +287,7 @@ def test_the_reason_of_a_refusal_is_that_of_the_program() -> None:
     def unfitting(x: torch.Tensor) -> torch.Tensor:
         return x @ torch.ones(3, 3)
 
-    with pytest.raises(CaptureError, match=r"raised ValueError.*nine columns, please"):
+    with pytest.raises(ValueError, match=r"^nine columns, please$"):
         fit(wrong)(torch.ones(2, 8))
     with pytest.raises(CaptureError, match=r"\[2, 8\] X \[3, 3\]"):
         fit(unfitting)(torch.ones(2, 8))
@@ -312,7 +312,7 @@ def test_what_is_fitted_can_be_fitted_again_but_not_within_another() -> None:
 
 
 @pytest.mark.parametrize("damage", ["peak", "steps"])
-def test_a_plan_that_someone_changed_in_the_folder_is_refused(damage: str, tmp_path: Path) -> None:
+def test_a_plan_that_someone_changed_in_the_folder_is_made_again(damage: str, tmp_path: Path) -> None:
     model, x = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)), torch.randn(4, 8)
     fit(model, memory="1MiB", plans=tmp_path)(x)
     (path,) = tmp_path.iterdir()
@@ -320,8 +320,11 @@ def test_a_plan_that_someone_changed_in_the_folder_is_refused(damage: str, tmp_p
     document[damage] = 1 if damage == "peak" else document["steps"][1:]
     path.write_bytes(gzip.compress(json.dumps(document).encode()))
     torch._dynamo.reset()
-    with pytest.raises(ScheduleError):
-        fit(model, memory="1MiB", plans=tmp_path)(x)
+    with pytest.warns(RuntimeWarning, match="can't be used and is made again"):
+        again = fit(model, memory="1MiB", plans=tmp_path)(x)
+    assert torch.equal(again, model(x))
+    torch._dynamo.reset()
+    fit(model, memory="1MiB", plans=tmp_path)(x)  # no warning: the file is whole again
 
 
 class HeadsApart(nn.Module):

@@ -101,7 +101,7 @@ def test_the_plugin_prints_the_peak_of_the_tests_that_ask(tmp_path) -> None:
         "def test_large(): numpy.zeros(1 << 20)\n"
         "def test_other(): numpy.zeros(1 << 20)\n"
     )
-    command = [sys.executable, "-m", "pytest", "-p", "pebbling.pytest_plugin", "--strict-markers", "test_it.py"]
+    command = [sys.executable, "-m", "pytest", "--strict-markers", "test_it.py"]  # installed with the package
     asked = subprocess.run([*command, "--pebbling-peak"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "test_it.py::test_large: Python and NumPy 8" in asked.stdout, asked.stdout
     assert "test_other:" not in asked.stdout

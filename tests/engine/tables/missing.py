@@ -88,6 +88,7 @@ def _filled(case):
 def _ordered(case):
     yield case("partition", lambda np, x: np.partition(x, 2), MATRIX, jax=False)
     yield case("unique", lambda np, x: np.unique(x * np.array([1, 1, 0, 0, 1.0])), VECTOR, jax=False, fd=False)
+    yield case("unique values", lambda np, x: np.sort(np.unique_values(x)), VECTOR, jax=False)
     yield case("unique rows", lambda np, x: np.unique(x, axis=0, return_counts=True)[0], MATRIX, jax=False)
     yield case("trim_zeros", lambda np, x: np.trim_zeros(x * np.array([0, 1, 0, 1, 0])), VECTOR, jax=False)
     yield case("resize", lambda np, x: np.resize(x, (3, 4)), VECTOR)
@@ -142,6 +143,11 @@ def _polynomials(case):
 
 def _grids(case):
     number = ("number", ())
+    yield case("divmod", lambda np, x: np.add(*np.divmod(x, 0.7)), VECTOR, jax=False)
+    if hasattr(np, "cumulative_prod"):
+        for initial in (False, True):
+            f = lambda np, x, i=initial: np.cumulative_prod(x, axis=1, include_initial=i)  # noqa: E731
+            yield case(f"cumulative_prod {initial}", f, MATRIX)
     yield case("logspace", lambda np, a, b: np.logspace(a, b, 4), number, number)
     yield case("geomspace", lambda np, a, b: np.geomspace(a, b + 1, 4), number, number, jax=False)
     windows = np.lib.stride_tricks.sliding_window_view
