@@ -7,15 +7,26 @@ PIP_INDEX ?=
 BIN := $(VENV)/bin
 APART := tests/jax tests/jax_clients tests/torch tests/torch_models tests/graph
 
-.PHONY: demo test test-core test-models lint docs bench clean
+.PHONY: demo test test-core test-models lint docs bench clean python compiler
 
-$(VENV)/core: pyproject.toml
+# What pip can't bring is said at once, in a line, and not after minutes of tests.
+python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("pebbling needs Python 3.11 or newer; $(PYTHON) is " \
+	    + sys.version.split()[0] + ": give another one (make test PYTHON=python3.12)")'
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	    { echo "$(PYTHON) can't make a virtual environment: install its venv module (apt install python3-venv)"; exit 2; }
+
+compiler:
+	@command -v $${CXX:-g++} >/dev/null || command -v clang++ >/dev/null || \
+	    { echo "make test needs a C++ compiler for the kernels of torch.compile (apt install g++)"; exit 2; }
+
+$(VENV)/core: pyproject.toml | python
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_INDEX) -e '.[progress,plot]'
+	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_INDEX) -e '.[progress]' -c constraints-test.txt
 	touch $@
 
-$(VENV)/tests: $(VENV)/core requirements-test.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_INDEX) -r requirements-test.txt
+$(VENV)/tests: $(VENV)/core requirements-test.txt constraints-test.txt | compiler
+	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_INDEX) -r requirements-test.txt -c constraints-test.txt
 	touch $@
 
 demo: $(VENV)/core
