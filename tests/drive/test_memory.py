@@ -174,9 +174,9 @@ STATES = {
     "many leaves": (many_leaves, of_many, of_many_back, dict),
 }
 STORES = {
-    "Disk": lambda path: Disk(path + "/disk"),
-    "HDF5": lambda path: HDF5(path + "/file.h5"),
-    "Compressed": lambda path: Compressed(Disk(path + "/disk")),
+    "Disk": lambda path: Disk(path + "/disk", pickle=True),
+    "HDF5": lambda path: HDF5(path + "/file.h5", pickle=True),
+    "Compressed": lambda path: Compressed(Disk(path + "/disk", pickle=True)),
     "Memory": lambda path: Memory(),
     "Compressed Memory": lambda path: Compressed(Memory()),
 }

@@ -144,7 +144,7 @@ def test_snapshots_of_another_run_in_the_slow_store_are_not_taken(tmp_path):
 
 
 def test_a_store_that_dies_with_the_process_is_refused(tmp_path):
-    for store in (Memory(), Disk(tmp_path / "d")):
+    for store in (Memory(), Disk(tmp_path / "d", run="mine")):
         with store, pytest.raises(ValueError, match="the store must outlive the process"):
             adjoint(advance, reverse, start(), N, SEED, slots=3, store=store, resume=tmp_path / "run")
 
@@ -304,7 +304,7 @@ def test_a_damaged_snapshot_in_the_journal_is_computed_again(tmp_path):
         path = tmp_path / type(schedule).__name__
         leave_behind(path, slots=None, schedule=schedule)
         with Disk(path, run="resume", keep=True) as store:
-            kept = [store._held.entries[key].slot for key in store.keys() if key.startswith("step")]  # noqa: SIM118
+            kept = [store._held.entries[key].slot for key in store.keys() if " step " in key]  # noqa: SIM118
         assert kept
         for slot in kept:
             os.truncate(path / f"pebbling-resume-{slot}.slot", 4100)
@@ -316,10 +316,10 @@ def test_a_commit_that_was_damaged_is_refused(tmp_path, lost):
     path = tmp_path / "run"
     leave_behind(path)
     with Disk(path, run="resume", keep=True) as store:
-        (key,) = (key for key in store.keys() if key.startswith(lost))  # noqa: SIM118
+        (key,) = (key for key in store.keys() if lost in key)  # noqa: SIM118
         slot = store._held.entries[key].slot
     os.truncate(path / f"pebbling-resume-{slot}.slot", 4100)
-    with pytest.raises(ResumeError, match=rf"can't go on: snapshot '{lost}\d*' in .* is not what was written.* clean"):
+    with pytest.raises(ResumeError, match=rf"can't go on: snapshot '.*{lost}.*' in .* is not what was written.* clean"):
         adjoint(resume=path, **BASE)
     clean(path)
     assert exact(adjoint(resume=path, **BASE))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import random
+from functools import partial
 
 import pytest
 
 from pebbling.store import files, journal
 
 CHANGES = {"open", "pwritev", "fsync", "fdatasync", "replace", "unlink", "mkdir", "rmdir", "ftruncate", "truncate"}
-CHANGES |= {"posix_fallocate"}
+CHANGES |= {"posix_fallocate", "link"}
 
 
 class Crash(BaseException):
@@ -42,7 +43,9 @@ class System:
 
     def __getattr__(self, name):
         real = getattr(os, name)
-        return (lambda *arguments: self._change(name, real, arguments)) if name in CHANGES else real
+        if name not in CHANGES:
+            return real
+        return lambda *arguments, **named: self._change(name, partial(real, **named), arguments)
 
     def close(self, descriptor):
         self.descriptors.pop(descriptor, None)
@@ -80,13 +83,16 @@ class System:
             return self._write(*arguments)
         if self.how == "power" and name == "replace":
             return self._replace(*arguments)
+        if self.how == "power" and name == "link":
+            self.unnamed.append(lambda path=arguments[1]: os.path.exists(path) and os.unlink(path))
         if self.how == "power" and name == "open" and arguments[1] & os.O_CREAT and not os.path.exists(arguments[0]):
             self.unnamed.append(lambda path=arguments[0]: os.path.exists(path) and os.unlink(path))
         if name in ("fsync", "fdatasync"):
             return self._sync(*arguments)
         result = real(*arguments)
         if name == "open":
-            self.descriptors[result] = arguments[0]
+            is_nameless = arguments[1] & os.O_TMPFILE == os.O_TMPFILE
+            self.descriptors[result] = "" if is_nameless else arguments[0]
         return result
 
     def _sync(self, descriptor):

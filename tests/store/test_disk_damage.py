@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def size_of_data():
 DATA = size_of_data()
 META = len(tree.pack(state())[0])
 OFFSETS = [
-    *[START + offset for offset in (0, 1, 7, 8, ROW - 1, ROW, 2 * ROW, 3 * ROW - 5, 23_999, 24_000, DATA - 1)],
+    *[START + offset for offset in (0, 1, 7, 8, ROW - 1, ROW, 2 * ROW, 2 * ROW + 5, 23_999, 24_000, DATA - 1)],
     *[START + DATA + offset for offset in (0, 1, META // 2, META - 1)],
 ]
 
@@ -146,40 +147,100 @@ def test_the_other_snapshots_stay(tmp_path):
         assert store.get(1).tolist() == [0, 1, 2]
 
 
-def test_a_damaged_journal_is_found(tmp_path):
-    store = Disk(tmp_path, run="r", keep=True)
+def blocks(content):
+    """Where each copy of each record of a journal begins, and its length."""
+    found, at = [], 64
+    while at < len(content) and content[at]:
+        length = content.index(b"\n", at) + 1 - at
+        found.append((at, length))
+        at += length
+    return found
+
+
+def kept(path, sealed=True):
+    """The journal of four snapshots, closed in an orderly way or not."""
+    store = Disk(path, run="r", keep=True)
     for key in range(4):
         store.put(key, np.full(10, key))
+    journal = path / "pebbling-r.journal"
+    if sealed:
+        store.close()
+        return journal, journal.read_bytes()
+    content = journal.read_bytes()
     store.close()
-    journal = tmp_path / "pebbling-r.journal"
-    good = journal.read_bytes()
-    lines = good.splitlines(keepends=True)
-    assert len(lines) == 5
-    for number in range(1, 4):
-        place = sum(map(len, lines[:number])) + 12
-        journal.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
-        with pytest.raises(CorruptSnapshot, match=rf"line {number + 1} of .*pebbling-r\.journal was damaged"):
+    journal.write_bytes(content)
+    return journal, content
+
+
+def found_again(path):
+    with Disk(path, run="r", keep=True) as store:
+        return {key: store.get(key)[0] for key in store.keys()}  # noqa: SIM118
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_no_flipped_bit_of_a_journal_changes_what_is_found(tmp_path, sealed):
+    journal, good = kept(tmp_path, sealed)
+    for at in range(0, len(good.rstrip(b"\0")), 3):
+        journal.write_bytes(good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :])
+        try:
+            assert found_again(tmp_path) == {0: 0, 1: 1, 2: 2, 3: 3}
+        except StoreError:
+            assert at < 64
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_record_that_is_damaged_in_both_copies_is_found(tmp_path, sealed):
+    journal, good = kept(tmp_path, sealed)
+    copies = blocks(good)
+    assert len(copies) == 10
+    for number in range(5):
+        content = bytearray(good)
+        for at, length in copies[2 * number : 2 * number + 2]:
+            content[at + length // 2] ^= 4
+        journal.write_bytes(content)
+        with pytest.raises(CorruptSnapshot, match=rf"record {number + 1} of .*pebbling-r\.journal was damaged"):
             Disk(tmp_path, run="r", keep=True)
-    for cut in range(len(good) - len(lines[-1]), len(good) - 1):
+
+
+def test_a_journal_that_was_closed_misses_no_record_at_its_end(tmp_path):
+    journal, good = kept(tmp_path)
+    for at, _ in blocks(good)[2::2]:
+        journal.write_bytes(good[:at])
+        with pytest.raises(CorruptSnapshot, match="was damaged after it was written"):
+            Disk(tmp_path, run="r", keep=True)
+
+
+def test_a_journal_that_a_crash_cut_short_ends_with_its_last_whole_record(tmp_path):
+    journal, good = kept(tmp_path, sealed=False)
+    at, length = blocks(good)[-2]
+    for cut in range(at, at + length, 7):
+        journal.write_bytes(good[:cut] + bytes(500))
+        assert found_again(tmp_path) == {0: 0, 1: 1, 2: 2}
+    for cut in range(at + length, at + 2 * length, 7):
         journal.write_bytes(good[:cut])
-        with Disk(tmp_path, run="r", keep=True) as store:
-            assert store.keys() == [0, 1, 2]
+        assert found_again(tmp_path) == {0: 0, 1: 1, 2: 2, 3: 3}
+
+
+def test_snapshots_without_a_journal_are_not_trusted_and_can_be_removed(tmp_path):
+    journal, _ = kept(tmp_path)
     journal.unlink()
-    with pytest.raises(StoreError, match="without a journal"):
+    with pytest.raises(StoreError, match=r"without a journal.*clean"):
         Disk(tmp_path, run="r", keep=True)
     clean(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_class_that_is_gone_is_named(tmp_path, monkeypatch):
-    class Temporary(dict):
-        pass
+    @dataclass
+    class Temporary:
+        a: int
 
     Temporary.__qualname__ = "Temporary"
-    monkeypatch.setattr(np, "Temporary", Temporary, raising=False)
     Temporary.__module__ = "numpy"
+    monkeypatch.setattr(np, "Temporary", Temporary, raising=False)
     with Disk(tmp_path, run="r", keep=True) as store:
-        store.put(0, [Temporary(a=1)])
+        store.put(0, [Temporary(1)])
+        assert store.get(0) == [Temporary(1)]
     monkeypatch.undo()
     with Disk(tmp_path, run="r", keep=True) as store, pytest.raises(StoreError, match="Temporary"):
         store.get(0)
@@ -187,9 +248,25 @@ def test_a_class_that_is_gone_is_named(tmp_path, monkeypatch):
 
 def obvious_checksum(data: bytes) -> int:
     rows = [data[start : start + ROW] for start in range(0, len(data) - len(data) % ROW, ROW)]
-    sums = [sum(np.frombuffer(row, np.uint64).tolist()) % 2**64 for row in rows]
-    crc = zlib.crc32(b"".join(number.to_bytes(8, "little") for number in sums))
-    return zlib.crc32(data[len(rows) * ROW :], crc)
+    words = [np.frombuffer(row, np.uint64).tolist() for row in rows]
+    tables = [words[start : start + PIECE // ROW] for start in range(0, len(words), PIECE // ROW)]
+    by_rows = zlib.crc32(b"".join(as_bytes(sum(row)) for row in words))
+    by_columns = zlib.crc32(b"".join(as_bytes(sum(column)) for table in tables for column in zip(*table)))
+    return by_columns << 32 | zlib.crc32(data[len(rows) * ROW :], by_rows)
+
+
+def as_bytes(number):
+    return (number % 2**64).to_bytes(8, "little")
+
+
+@given(st.integers(ROW, 5 * ROW), st.data())
+def test_two_words_that_were_exchanged_are_found(size, data):
+    content = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
+    before = checksum(content)
+    words = content[: size // 8 * 8].view(np.uint64)
+    one, two = (data.draw(st.integers(0, words.size - 1)) for _ in range(2))
+    words[[one, two]] = words[[two, one]]
+    assert (checksum(content) != before) == (words[one] != words[two])
 
 
 def test_no_run_of_flipped_bits_escapes_the_crc():

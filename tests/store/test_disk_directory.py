@@ -295,6 +295,7 @@ def test_a_lock_whose_file_was_removed_in_the_meantime_is_not_trusted(tmp_path, 
             path.unlink()
         return locked(descriptor)
 
+    lock.Lock(str(tmp_path), "dead").forget()
     monkeypatch.setattr(lock, "_locked", locked_too_late)
     taken = lock.Lock(str(tmp_path), "a")
     assert removed

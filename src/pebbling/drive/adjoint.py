@@ -23,8 +23,9 @@ from .handover import hand_over
 from .holdings import Holdings
 from .identity import identity
 from .journal import Journal
+from .outlive import Outliving
 from .progress import Progress
-from .report import Report, brief, compare_with_plan
+from .report import Report, brief, compare_with_plan, tell
 from .resume import resume as take_over
 from .run import Run
 from .settle import Problem, Settled, settle
@@ -94,13 +95,14 @@ def adjoint(
     with ExitStack() as cleanup, explained(lambda: "step 0" if run is None else run.where()):
         holdings = cleanup.enter_context(Holdings())
         journal = None
+        outliving = None if resume is None or store is None else Outliving(store)
         if resume is not None:
             parts = identity(budget, index, state, seed, {"advance": advance, "reverse": reverse})
-            journal = cleanup.enter_context(Journal(resume, parts))
+            journal = cleanup.enter_context(Journal(resume, parts, store))
         first = holdings.hold(state)
         problem = Problem(own, lambda: holdings.state(first), index, seed, store, verify, comm, resume is not None)
         if journal is not None and journal.entry is not None:
-            settled = Settled(journal.entry["schedule"], index)
+            settled = Settled(journal.schedule(budget.schedule, None if callable(index) else len(index)), index)
         else:
             settled = settle(budget, problem)
         plan = settled.schedule
@@ -109,7 +111,7 @@ def adjoint(
         hand_over(own, settled, None if known is None else known.steps)
         name = None if journal is None else journal.name
         shelves = make_shelves(plan, budget, problem, holdings, name, report.state_bytes)
-        cleanup.push(lambda _, error, trace: leave(shelves, error, resumable=journal is not None))
+        cleanup.push(lambda _, error, trace: leave(shelves, error, journal is not None, report.left))
         seeded = seed if callable(seed) else lambda _: seed
         length = 0 if known is None else known.steps
         run = Run(own, length, first, seeded, shelves, holdings, report, verifier(verify, known), trace)
@@ -118,7 +120,10 @@ def adjoint(
         run.finish()
         compare_with_plan(report, plan, [shelf.name for shelf in shelves])
         if journal is not None:
-            journal.finish()
+            journal.finish(run)
+    if outliving is not None:
+        outliving.end()
+    tell(report.left)
     return Result(run.final, run.adjoint, run.report)
 
 

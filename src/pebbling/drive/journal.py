@@ -6,28 +6,37 @@ the older one holds, after it the older one's files are dropped. A commit is mad
 commits together are expected to have taken a sixtieth of the time, so the journal takes at most
 about 2 % of a run.
 
+A run that is over commits its result, and only then are its files removed: whoever is killed meanwhile, or can't
+remove them, finds the result when the same call is made again.
+
 What is not on disk when a run is resumed (snapshots on their way to a slow store) is computed again
 from the latest state before it that is.
 """
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from math import inf
 from os import PathLike
 from time import perf_counter
 from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
-from ..errors import CorruptSnapshot, ResumeError
-from ..store import Disk
+from ..chain import Online, Schedule
+from ..errors import CorruptSnapshot, ResumeError, StoreError
+from ..store import Disk, Store
 from ..tree import nbytes
+from .entry import checked
 from .identity import differences
-from .run import Run
+from .outlive import disk_of
+from .plans import as_read, as_written
+from .run import OVER, Run
 from .shelves import MemoryShelf
 
 _SHARE = 60
 _GLANCE = 0.02  # seconds between looks at the clock
-_ENTRY, _FINAL = "entry", "final"
+_ENTRY, _RUN = "entry", "resume"
 
 
 class _Commit(NamedTuple):
@@ -36,10 +45,10 @@ class _Commit(NamedTuple):
 
 
 class Journal:
-    """The files of one run under ``path``."""
+    """The files of one run under ``path``, beside those of its ``store`` if that is where it keeps its own."""
 
-    def __init__(self, path: str | PathLike[str], parts: dict[str, str]) -> None:
-        self.store = Disk(path, run="resume", keep=True, durable=True)
+    def __init__(self, path: str | PathLike[str], parts: dict[str, str], store: Store | None = None) -> None:
+        self.store = _open(path, store)
         self.name = uuid4().hex[:12]
         self._parts = parts
         self._number = 0
@@ -48,12 +57,14 @@ class Journal:
         self._last = _Commit(1e-3, 1)
         self._least = inf
         self._schedule: Any = None
+        self._left: list[str] | None = None
         self.entry: dict[str, Any] | None = None
         try:
             if _ENTRY in self.store:
                 self._read()
         except BaseException:
-            self.store.close()
+            with suppress(StoreError):
+                self.store.close()
             raise
 
     def begin(self, run: Run, schedule: Any) -> None:
@@ -69,8 +80,10 @@ class Journal:
         return max(perf_counter() + _GLANCE, due)
 
     def _read(self) -> None:
-        entry = self._committed(_ENTRY)
+        entry = checked(self._committed(_ENTRY), self.store.path)
         differing = differences(entry["parts"], self._parts)
+        if differing and entry["phase"] == OVER:
+            return  # that run gave its result, and only its files could not be removed
         if differing:
             raise ResumeError(
                 f"the interrupted run in {self.store.path} is not this one: {', '.join(differing)} "
@@ -79,11 +92,21 @@ class Journal:
             )
         self.entry, self._number, self.name = entry, entry["number"], entry["name"]
 
+    def schedule(self, given: Schedule | Online | None, number: int | None) -> Schedule | Online:
+        """What the run follows: the schedule that the call gives, or else the one that was written."""
+        assert self.entry is not None
+        if given is not None:
+            return given
+        try:
+            return as_read(self.entry["schedule"], number)
+        except ValueError as error:
+            raise ResumeError(self._stuck(str(error))) from error
+
     def _expected(self, run: Run) -> float:
         """Seconds that a commit is expected to take now, from the last one and from the bytes to be written."""
         known = set(self.store.keys())
-        size = nbytes([run.state, run.adjoint, run.final if _FINAL not in known else None])
-        size += run.report.state_bytes * sum(key_of(step) not in known for step in _steps_in_memory(run))
+        size = nbytes([run.state, run.adjoint, run.final if self._final not in known else None])
+        size += run.report.state_bytes * sum(self._key(step) not in known for step in _steps_in_memory(run))
         return max(self._least, self._last.seconds * size / self._last.nbytes)
 
     def commit(self, run: Run) -> None:
@@ -92,20 +115,32 @@ class Journal:
         known = set(self.store.keys())
         held = _steps_in_memory(run)
         written = sum(
-            self._put(key_of(step), _state_in_memory(run, step)) for step in held if key_of(step) not in known
+            self._put(self._key(step), _state_in_memory(run, step)) for step in held if self._key(step) not in known
         )
-        if run.final is not None and _FINAL not in known:
-            written += self._put(_FINAL, run.final)
+        if run.has_final and self._final not in known:
+            written += self._put(self._final, run.final)
         self._number += 1
-        moment = f"moment{self._number}"
+        moment = self._moment(self._number)
         written += self._put(moment, {"state": run.state, "adjoint": run.adjoint})
         self.store.put(_ENTRY, self._describe(run))
-        needed = {_ENTRY, moment, *map(key_of, held), *([] if run.final is None else [_FINAL])}
+        needed = {_ENTRY, moment, *map(self._key, held), *([self._final] if run.has_final else [])}
         for key in set(self.store.keys()) - needed:
             self.store.drop(key)
         self._last = _Commit(perf_counter() - begun, max(written, 1))
         self._least = min(self._least, self._last.seconds)
         self._spent += self._last.seconds
+
+    # Every key but that of the entry is this run's alone: what another one left under the like is never taken for it.
+
+    @property
+    def _final(self) -> str:
+        return f"{self.name} final"
+
+    def _moment(self, number: int) -> str:
+        return f"{self.name} moment {number}"
+
+    def _key(self, step: int) -> str:
+        return f"{self.name} step {step}"
 
     def _put(self, key: str, tree: Any) -> int:
         self.store.put(key, tree)
@@ -118,7 +153,8 @@ class Journal:
             "parts": self._parts,
             "number": self._number,
             "phase": run.phase,
-            "schedule": self._schedule,
+            "schedule": as_written(self._schedule),
+            "final": run.has_final,
             "index": run.index,
             "at": run.at,
             "steps": run.number,
@@ -131,49 +167,74 @@ class Journal:
             "seen": {} if run.verifier is None else dict(run.verifier.seen),
         }
 
-    def finish(self) -> None:
-        """The run is over: nothing is left to go on with."""
-        # The entry goes first: whoever is killed while the files go starts anew, and never from half a journal.
-        self.store.drop(_ENTRY)
-        self.store.keep = False
-        self.store.close()
+    def finish(self, run: Run) -> None:
+        """Put the result on disk: from now on nothing is lost, whatever happens while the files go."""
+        self._left = run.report.left
+        # Where there is no room for it, the result is about to be returned all the same.
+        with suppress(StoreError):
+            self.commit(run)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Leave the files for the next try, unless the run is over."""
-        self.store.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Leave the files for the next try, unless the run is over; say what of them could not be removed then."""
+        if self._left is not None and error is None:
+            try:
+                # The entry goes first: whoever is killed while the files go starts anew, never from half a journal.
+                if _ENTRY in self.store:
+                    self.store.drop(_ENTRY)
+                self.store.keep = False
+            except StoreError as trouble:
+                self._left.append(f"the journal in {self.store.path} ({trouble})")
+        try:
+            self.store.close()
+        except StoreError as trouble:
+            if self._left is not None and error is None:
+                self._left.append(f"the journal in {self.store.path} ({trouble})")
+            elif error is None:
+                raise
 
     def find(self, step: int) -> Any:
         """The state before a step, or ``None`` if it is not there in one piece."""
-        if key_of(step) not in self.store:
+        if self._key(step) not in self.store:
             return None
         try:
-            return self.store.get(key_of(step))
+            return self.store.get(self._key(step))
         except CorruptSnapshot:
             return None
 
     def moment(self) -> tuple[Any, Any, Any]:
         """The working state, the adjoint and the final state of the last commit."""
         assert self.entry is not None
-        moment = self._committed(f"moment{self.entry['number']}")
-        return moment["state"], moment["adjoint"], self._committed(_FINAL) if _FINAL in self.store else None
+        moment = self._committed(self._moment(self.entry["number"]))
+        if not isinstance(moment, dict) or moment.keys() != {"state", "adjoint"}:
+            raise ResumeError(self._stuck("its working state makes no sense"))
+        return moment["state"], moment["adjoint"], self._committed(self._final) if self.entry["final"] else None
 
     def _committed(self, key: str) -> Any:
         """What the last commit holds only once."""
         try:
             return self.store.get(key)
-        except CorruptSnapshot as error:
-            raise ResumeError(
-                f"the interrupted run in {self.store.path} can't go on: {error}. Remove it with "
-                f"`pebbling clean {self.store.path}` to start anew"
-            ) from error
+        except StoreError as error:
+            raise ResumeError(self._stuck(str(error))) from error
+
+    def _stuck(self, why: str) -> str:
+        return (
+            f"the interrupted run in {self.store.path} can't go on: {why}. Remove it with "
+            f"`pebbling clean {self.store.path}` to start anew"
+        )
 
 
-def key_of(step: int) -> str:
-    """The key of the state before a step."""
-    return f"step{step}"
+def _open(path: str | PathLike[str], store: Store | None) -> Disk:
+    """The files of the journal; where the store of the run is in the same directory, they share its lock."""
+    pickle = store is not None and store.pickle and not store.in_memory
+    disk = disk_of(store)
+    if disk is None or os.path.realpath(disk.path) != os.path.realpath(os.fsdecode(path)):
+        return Disk(path, run=_RUN, keep=True, durable=True, pickle=pickle)
+    if disk.run == _RUN:
+        raise ValueError(f"the journal goes by the name {_RUN!r} in {disk.path}: give the store there another run=")
+    return Disk.beside(disk, _RUN, keep=True, durable=True, pickle=pickle)
 
 
 def _steps_in_memory(run: Run) -> list[int]:

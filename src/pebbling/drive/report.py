@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
@@ -40,6 +42,8 @@ class Report:
     planned: dict[str, int] = field(default_factory=dict)
     lossy: bool = False
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("advance", "reverse", "store"), 0.0))
+    left: list[str] = field(default_factory=list)
+    """What could not be cleaned up when the run was over; its result is whole all the same."""
     events: list[tuple[str, int, float, float]] = field(default_factory=list, repr=False)
 
     @property
@@ -66,6 +70,7 @@ class Report:
             rows.append(("resumed", f"at action {self.resumed_at:,}"))
         if self.lossy:
             rows.append(("lossy", "snapshots were compressed with loss, as asked: the gradient is not exact"))
+        rows += [("left behind", what) for what in self.left]
         return "\n".join(f"{name:<16} {value}" for name, value in rows)
 
     def json(self) -> str:
@@ -115,6 +120,16 @@ def compare_with_plan(report: Report, plan: Schedule | Online, tiers: list[str])
         report.planned[tier] = int(peak * report.state_bytes)
     if on_top:
         report.planned["memory"] = report.planned.get("memory", 0) + on_top * report.state_bytes
+
+
+def tell(left: list[str]) -> None:
+    """Warn of what could not be cleaned up; never so that the result is lost, even where warnings are errors."""
+    if left:
+        with suppress(Warning):
+            warnings.warn(
+                f"the run is over and its result is whole, but some of it could not be cleaned up: {'; '.join(left)}",
+                stacklevel=3,
+            )
 
 
 def _most_states(plan: Schedule) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from ..errors import CorruptSnapshot
+from ..errors import CorruptSnapshot, ResumeError
 from .journal import Journal
 from .run import Run
 from .shelves import StoreShelf
@@ -17,7 +17,7 @@ def resume(run: Run, journal: Journal) -> None:
     entry = journal.entry
     assert entry is not None
     run.state, run.adjoint, final = journal.moment()
-    if final is not None:
+    if entry["final"]:
         run.keep_final(final)
     run.index, run.at, run.number, run.phase = entry["index"], entry["at"], entry["steps"], entry["phase"]
     counts = run.report
@@ -30,6 +30,8 @@ def resume(run: Run, journal: Journal) -> None:
         if entry["target"] is not None and not run.verifier.all:
             run.verifier.target = entry["target"]
     at = run.at
+    if any(tier >= len(run.shelves) for tier, _ in entry["table"]):
+        raise ResumeError(f"the interrupted run in {journal.store.path} held snapshots where this one has no room")
     _refill(run, journal, entry["table"], set(entry["tapes"]))
     run.at = at
 

@@ -14,13 +14,16 @@ from time import perf_counter
 from typing import Any
 
 from ..chain import Action, Advance, EndForward, Free, Record, Restore, Reverse, Snapshot, Turn
-from ..errors import CorruptSnapshot
+from ..errors import CorruptSnapshot, ResumeError
 from ..tree import copy
 from .holdings import Held, Holdings
 from .report import Report
 from .shelves import MemoryShelf, Shelf
 from .steps import Adjoint, State, Steps
 from .verify import Verifier
+
+OVER = "over"
+"""The phase of a run of which nothing but the result is left."""
 
 
 class Run:
@@ -209,6 +212,11 @@ class Run:
         """The final state, or ``None`` while it is not known."""
         return None if self._final is None else self.holdings.state(self._final)
 
+    @property
+    def has_final(self) -> bool:
+        """Whether the final state is known."""
+        return self._final is not None
+
     def _expect(self) -> None:
         """Start to fetch the next state from a slow tier, if it is there already."""
         expected = None if self._ahead is None else next(self._ahead, None)
@@ -262,6 +270,12 @@ class Run:
     def finish(self) -> None:
         """Complete the report."""
         self.holdings.check(self._first)
+        if not self.has_final or self.report.reversals != self.number:
+            raise ResumeError(
+                f"the run went back over {self.report.reversals} of {self.number} steps: what it was resumed from is "
+                "not what was written"
+            )
+        self.phase = OVER
         report = self.report
         report.steps = self.number
         report.forwards = report.advances + report.reversals

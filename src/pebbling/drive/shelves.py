@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
-from uuid import uuid4
 
 from ..budget import Budget
 from ..chain import Online, Schedule
 from ..errors import PebblingError
-from ..store import Background, Disk, Memory, Store
+from ..store import Background, Memory, Store
 from ..store.worker import Task
 from ..tree import nbytes
 from .agree import together
 from .holdings import Held, Holdings
+from .leftovers import key_prefix, sweep_out
 from .report import brief
 from .settle import Problem
 
@@ -92,12 +92,12 @@ class StoreShelf:
     and so locked, until it is written and another has been put or fetched.
     """
 
-    def __init__(self, store: Store, run: str, holdings: Holdings, comm: Any = None) -> None:
-        if id(store) in _IN_USE:
+    def __init__(self, store: Store, prefix: str, holdings: Holdings, comm: Any = None) -> None:
+        if in_use(store):
             raise ValueError(f"this {type(store).__name__} is in use by another run: give each run a store of its own")
         self.name = "memory store" if isinstance(store, Memory) else type(store).__name__.lower()
         self.store = store
-        self._prefix = f"{run} step "
+        self._prefix = prefix
         self._background = Background(store)
         self._holdings = holdings
         self._comm = comm
@@ -149,13 +149,23 @@ class StoreShelf:
             self._let_go()
             _IN_USE.discard(id(self.store))
             if drop:
-                held = self.store.keys()
-                for key in held:
-                    if isinstance(key, str) and key.startswith(self._prefix):
-                        self.store.drop(key)
+                self._drop_all()
 
     def together(self, doing: str) -> AbstractContextManager[None]:
         return together(self._comm, doing)
+
+    def _drop_all(self) -> None:
+        """Drop every snapshot of the run, whatever happens to one of them."""
+        trouble: list[Exception] = []
+        keys = self.store.keys()
+        for key in keys:
+            if isinstance(key, str) and key.startswith(self._prefix):
+                try:
+                    self.store.drop(key)
+                except (PebblingError, OSError) as error:
+                    trouble.append(error)
+        if trouble:
+            raise trouble[0]
 
     def _hand_over(self, key: str, state: Any) -> None:
         """Start to write a state: as it is where it can be locked, else a copy of it."""
@@ -189,6 +199,11 @@ class StoreShelf:
 _IN_USE: set[int] = set()
 
 
+def in_use(store: Store) -> bool:
+    """Whether a run of this process has the store."""
+    return id(store) in _IN_USE
+
+
 def make_shelves(
     schedule: Schedule | Online, budget: Budget, problem: Problem, holdings: Holdings, name: str | None, size: int
 ) -> list[Shelf]:
@@ -211,22 +226,28 @@ def _make(
         raise ValueError(f"{brief(schedule)} has {tiers} tiers; a run uses memory and one store")
     if store is None or (tiers == 1 and budget.memory is not None):
         return [MemoryShelf(holdings)]
-    if name is not None and not (isinstance(store, Disk) and store.keep):
-        raise ValueError("with resume= the store must outlive the process: Disk(path, run='…', keep=True)")
+    if not in_use(store):
+        sweep_out(store)
     if isinstance(schedule, Online):
         slots = schedule.slots
     else:
         slots = min(int(schedule.cost.peaks[-1]), schedule.cost.stores)
     store.reserve(len(store.keys()) + slots, size)
-    slow = StoreShelf(store, name or uuid4().hex[:12], holdings, problem.comm)
+    slow = StoreShelf(store, key_prefix(name), holdings, problem.comm)
     return [MemoryShelf(holdings), slow] if tiers == 2 else [slow]
 
 
-def leave(shelves: list[Shelf], error: BaseException | None, resumable: bool) -> None:
-    """Let go of all that a run holds; what a resumed run will want stays where it outlives this one."""
+def leave(shelves: list[Shelf], error: BaseException | None, resumable: bool, left: list[str]) -> None:
+    """Let go of all that a run holds; what a resumed run will want stays where it outlives this one.
+
+    A run that came to its end has its result: what can't be cleaned up then is told in ``left``.
+    """
     for shelf in shelves:
-        with suppress(PebblingError) if error is not None else nullcontext():
+        try:
             shelf.clear(drop=error is None or not resumable)
+        except (PebblingError, OSError) as trouble:
+            if error is None:
+                left.append(f"snapshots in the {shelf.name} store ({trouble})")
 
 
 def _detach(background: Background) -> None:

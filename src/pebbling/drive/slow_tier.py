@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 from ..chain import Schedule
 from ..store import Store
 from .agree import largest, together
 from .budget import Allotment, refuse
+from .leftovers import probe, sweep_out
 from .steps import State
 from .tracing import Traced
 
@@ -47,15 +47,20 @@ class Division:
 
 def time_transfer(store: Store, state: State, comm: Any = None) -> Transfer:
     """Put the state there, and have it back; the most that any rank found."""
-    key = f"probe {uuid4().hex}"
-    with together(comm, "trying the store"), Traced() as traced:
-        begun = perf_counter()
-        store.put(key, state)
-        store.flush()
-        written = perf_counter()
-        store.get(key)
-        read = perf_counter()
-    store.drop(key)
+    key = probe()
+    with together(comm, "trying the store"):
+        sweep_out(store)
+        try:
+            with Traced() as traced:
+                begun = perf_counter()
+                store.put(key, state)
+                store.flush()
+                written = perf_counter()
+                store.get(key)
+                read = perf_counter()
+        finally:
+            if key in store:
+                store.drop(key)
     return Transfer(largest(comm, written - begun), largest(comm, read - written), int(largest(comm, traced.peak)))
 
 

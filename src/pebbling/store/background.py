@@ -46,6 +46,10 @@ class Background(Store):
         return self.store.in_memory
 
     @property
+    def pickle(self) -> bool:  # type: ignore[override]
+        return self.store.pickle
+
+    @property
     def pending_bytes(self) -> int:
         """What is held in memory: copies that wait to be written, and what was read ahead."""
         return self._worker.pending_bytes()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CorruptSnapshot
+from ..errors import CorruptSnapshot, StoreError
 from ..tree import Form, Layout, pack
 from .contract import Key, Store
 from .extra import require
@@ -50,9 +50,13 @@ class Compressed(Store):
     def in_memory(self) -> bool:  # type: ignore[override]
         return self.store.in_memory
 
+    @property
+    def pickle(self) -> bool:  # type: ignore[override]
+        return self.store.pickle
+
     def put(self, key: Key, tree: Any) -> None:
-        meta, buffers = pack(tree)
-        forms = Layout(meta).forms
+        meta, buffers = pack(tree, self.pickle)
+        forms = Layout(meta, self.pickle).forms
         self.store.put(key, [meta, [self._squeeze(buffer, form) for buffer, form in zip(buffers, forms)]])
 
     def get(self, key: Key) -> Any:
@@ -95,15 +99,25 @@ class Compressed(Store):
         ]
 
     def _restore(self, key: Key, held: Any) -> Any:
-        meta, squeezed = held
-        buffers, finish = Layout(meta).allocate()
         try:
+            meta, squeezed = held
+            layout = Layout(meta, self.pickle)
+            buffers, finish = layout.allocate() if self._fits(layout, squeezed) else ([], None)
+            if finish is None:
+                raise CorruptSnapshot(f"snapshot {key!r} is not of the size that it says")
             for buffer, pieces in zip(buffers, squeezed, strict=True):
                 for number, piece in enumerate(pieces):
                     self._blosc.decompress2(piece, dst=buffer[number * _PIECE : (number + 1) * _PIECE])
-        except (RuntimeError, ValueError) as error:
+        except StoreError:
+            raise
+        except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
             raise CorruptSnapshot(f"snapshot {key!r} can't be decompressed: {error}") from error
         return finish()
+
+    def _fits(self, layout: Layout, squeezed: Any) -> bool:
+        """Whether the compressed pieces say that they hold as many bytes as there are to be; before any are taken."""
+        told = [self._blosc.get_cbuffer_sizes(piece)[0] for pieces in squeezed for piece in pieces]
+        return sum(told) == layout.nbytes and all(0 <= size <= _PIECE for size in told)
 
 
 def _rounded(buffer: np.ndarray, form: Form, cleared: int) -> np.ndarray:

@@ -31,6 +31,9 @@ class Store(ABC):
     in_memory: bool = False
     """Whether snapshots are in the memory of this process, where they count in a budget."""
 
+    pickle: bool = False
+    """Whether objects that are not data may be written, and read, as pickles; reading a pickle runs code."""
+
     @abstractmethod
     def put(self, key: Key, tree: Any) -> None:
         """Keep a snapshot of ``tree`` under ``key``."""

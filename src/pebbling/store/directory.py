@@ -1,8 +1,9 @@
 """The directory of a disk store: which files in it are whose, who made it, and how it is left behind.
 
-Files carry the name of the run they belong to and say at their start what they are. No other file
-is ever opened for writing or removed, and the directory goes only if the store made it and it is
-empty.
+Files carry the name of the run they belong to and say at their start what they are. No other file is ever opened for
+writing or removed: not one that has such a name by chance, not a link, not one that has another name as well. The
+directory goes only if the store made it (it is known again by its number in the file system, so that a store that
+was moved or copied removes nobody's) and it is empty.
 """
 
 from __future__ import annotations
@@ -10,17 +11,28 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import StoreError
 from . import files
-from .journal import head
+from .journal import is_journal
 from .lock import NAME as LOCK_NAME
 from .lock import Lock
 
-MAGIC = b"pebbling snapshot slot 1\n"
-_RUN = re.compile(r"[A-Za-z0-9_.]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
-_OWN = re.compile(rf"pebbling-(?P<run>{_RUN.pattern})(-(?P<number>\d+)\.slot|\.journal(\.new)?)")
+PAGE = 4096
+MAGIC = b"pebbling snapshot slot 2\n"
+_OLD_MAGIC = b"pebbling snapshot slot 1\n"
+_RUN = re.compile(r"[A-Za-z0-9_.]([A-Za-z0-9_.-]{0,118}[A-Za-z0-9_.])?")
+_OWN = re.compile(
+    rf"pebbling-(?P<run>{_RUN.pattern})(-(?P<number>0|[1-9][0-9]{{0,8}})\.slot|\.journal(?P<draft>(\.[0-9a-f]{{8}})?\.new)?)",
+    re.ASCII,
+)
+_TRIES = 20
+"""Other processes may remove the directory while it is made, as they leave."""
+MOST_SLOTS = 10**9
+
+Made = tuple[int, int]
+"""Device and number of a directory."""
 
 
 class Owned(NamedTuple):
@@ -30,24 +42,24 @@ class Owned(NamedTuple):
     run: str
     number: int | None
     """The number of the slot; ``None`` for the journal."""
+    draft: bool = False
+    """Whether it is a journal that never got its name."""
 
 
 class Directory:
     """A locked directory, and the files of one run in it."""
 
-    def __init__(self, path: str | os.PathLike[str], run: str | None, keep: bool, durable: bool) -> None:
-        self.path = os.path.abspath(os.fspath(path))
+    def __init__(
+        self, path: str | os.PathLike[str], run: str | None, keep: bool, durable: bool, beside: Lock | None = None
+    ) -> None:
+        self.path = os.path.abspath(os.fsdecode(path))
+        self.named = run is not None
         self.run = uuid.uuid4().hex[:12] if run is None else run
         self.keep = keep
-        if not _RUN.fullmatch(self.run) or ".." in self.run:
-            raise ValueError(f"a run is named with letters, digits, '.', '_' and '-', not {self.run!r}")
+        check_name(self.run)
         self.process = os.getpid()
-        self.made = self._make(durable)
-        try:
-            self._lock = Lock(self.path, self.run)
-        except BaseException:
-            self._unmake()
-            raise
+        self.made: list[Made] = []
+        self.lock = self._enter(durable) if beside is None else beside.share(self.run)
 
     @property
     def journal(self) -> str:
@@ -62,57 +74,92 @@ class Directory:
         """The files of this run."""
         return [file for file in owned(self.path) if file.run == self.run]
 
+    def remove_files(self) -> list[str]:
+        """Remove all files of this run; what is left of them, and why.
+
+        The journal goes last, and stays while there are slots: they would be nobody's without it.
+        """
+        left: list[str] = []
+        try:
+            own = self.own() if os.path.isdir(self.path) else []
+        except OSError as error:
+            return [f"the files in {self.path} ({error.strerror})"]
+        for file in sorted(own, key=lambda file: file.number is None):
+            if file.number is None and not file.draft and left:
+                continue
+            try:
+                remove(file)
+            except OSError as error:
+                left.append(f"{file.path} ({error.strerror})")
+        return left
+
     def release(self) -> None:
         """Leave: remove the files of this run unless they are to be kept, and let the next one in.
 
         A process that was forked off has a copy of this object, and leaves without a trace.
         """
         if self.process != os.getpid():
-            self._lock.release(remove=False)
             return
-        left = [] if self.keep or not os.path.isdir(self.path) else self._remove([file.path for file in self.own()])
+        left = [] if self.keep else self.remove_files()
         try:
-            self._lock.release()
+            self.lock.release()
         except OSError as error:
-            left.append(f"{self._lock.path} ({error.strerror})")
+            left.append(f"{self.lock.path} ({error.strerror})")
         self._unmake()
         if left:
             raise StoreError(f"could not remove {', '.join(left)}")
 
-    def _remove(self, paths: list[str]) -> list[str]:
-        left = []
-        for path in paths:
-            try:
-                files.remove(path)
-            except OSError as error:
-                left.append(f"{path} ({error.strerror})")
-        return left
+    def found_made(self, found: Any) -> None:
+        """Take over what a journal says about directories that an earlier process made for this run."""
+        known = {tuple(each) for each in found if isinstance(each, list)} if isinstance(found, list) else set()
+        self.made = [made for made in (_number(path) for path in _upwards(self.path)) if made in known] or self.made
 
-    def _make(self, durable: bool) -> list[str]:
-        made: list[str] = []
+    def _enter(self, durable: bool) -> Lock:
+        """Make the directory and take its lock, which others may undo in between."""
+        with files.translated("making a directory for snapshots", self.path):
+            for attempt in range(_TRIES):
+                try:
+                    self._make(durable)
+                    return Lock(self.path, self.run, durable)
+                except FileNotFoundError:
+                    if attempt == _TRIES - 1:
+                        raise
+                except StoreError as error:
+                    if not isinstance(error.__cause__, FileNotFoundError) or attempt == _TRIES - 1:
+                        self._unmake()
+                        raise
+                except BaseException:
+                    self._unmake()
+                    raise
+        raise AssertionError("unreachable")
+
+    def _make(self, durable: bool) -> None:
         missing = []
-        path = self.path
-        while not os.path.isdir(path):
+        for path in _upwards(self.path):
+            if os.path.isdir(path):
+                break
             missing.append(path)
-            path = os.path.dirname(path)
-        try:
-            for path in reversed(missing):
-                files.system.mkdir(path)
-                made.append(path)
-                if durable:
-                    files.sync_directory(os.path.dirname(path))
-        except OSError as error:
-            self.made = made
-            self._unmake()
-            raise files.failure(error, "making a directory for snapshots", self.path) from error
-        return made
+        for path in reversed(missing):
+            if files.make_directory(path):
+                self.made.insert(0, _number(path))
+            if durable:
+                files.sync_directory(os.path.dirname(path))
 
     def _unmake(self) -> None:
-        for path in reversed(self.made):
+        """Remove the directories that were made for this run and are empty, from the innermost outwards."""
+        for path in _upwards(self.path):
             try:
+                if _number(path) not in self.made:
+                    return
                 files.system.rmdir(path)
             except OSError:
                 return
+
+
+def check_name(run: str) -> None:
+    """Raise unless a run may have that name."""
+    if not isinstance(run, str) or not _RUN.fullmatch(run) or ".." in run:
+        raise ValueError(f"a run is named with at most 120 letters, digits, '.', '_' and '-', not {run!r}")
 
 
 def owned(path: str) -> list[Owned]:
@@ -120,10 +167,21 @@ def owned(path: str) -> list[Owned]:
     found = []
     for name in sorted(os.listdir(path)):
         match = _OWN.fullmatch(name)
-        file = os.path.join(path, name)
-        if match and _signed(file, is_slot=match["number"] is not None):
-            found.append(Owned(file, match["run"], None if match["number"] is None else int(match["number"])))
+        if match is None:
+            continue
+        number = None if match["number"] is None else int(match["number"])
+        file = Owned(os.path.join(path, name), match["run"], number, match["draft"] is not None)
+        if _is_ours(file):
+            found.append(file)
     return found
+
+
+def remove(file: Owned) -> None:
+    """Remove a file, after a look at whether it still is what it was."""
+    try:
+        files.remove_own(file.path, lambda descriptor: _signed(descriptor, file))
+    except files.NotOurs:
+        return
 
 
 def lock_file(path: str) -> str:
@@ -131,14 +189,46 @@ def lock_file(path: str) -> str:
     return os.path.join(path, LOCK_NAME)
 
 
-def _signed(path: str, is_slot: bool) -> bool:
-    """Whether a file says that it is ours, or says nothing because a crash left it empty or its start blank."""
-    if os.path.islink(path) or not os.path.isfile(path):
+def slot_start(run: str) -> bytes:
+    """How a slot of a run begins."""
+    return (MAGIC + f"run {run}\n".encode()).ljust(PAGE, b"\0")
+
+
+def is_slot(descriptor: int, run: str) -> bool:
+    """Whether a file says that it is a slot of a run."""
+    start = slot_start(run).rstrip(b"\0")
+    return os.pread(descriptor, len(start), 0) == start
+
+
+def _is_ours(file: Owned) -> bool:
+    try:
+        descriptor = files.open_file(file.path, os.O_RDONLY)
+    except (OSError, StoreError):
         return False
-    if os.path.getsize(path) == 0:
-        return True
-    if not is_slot:
-        return "pebbling" in (head(path) or {})
-    with open(path, "rb") as file:
-        start = file.read(len(MAGIC))
-    return start == MAGIC or not start.strip(b"\0")
+    try:
+        files.check(descriptor, file.path, writing=True)
+        return _signed(descriptor, file)
+    except StoreError:
+        return False
+    finally:
+        files.system.close(descriptor)
+
+
+def _signed(descriptor: int, file: Owned) -> bool:
+    """Whether a file says that it is ours: an empty one, or one of zeros, may be anybody's."""
+    if file.number is None:
+        return is_journal(descriptor)
+    return is_slot(descriptor, file.run) or os.pread(descriptor, len(_OLD_MAGIC), 0) == _OLD_MAGIC
+
+
+def _upwards(path: str) -> list[str]:
+    """A path and the directories that it is in, from the innermost."""
+    paths = [path]
+    while os.path.dirname(paths[-1]) != paths[-1]:
+        paths.append(os.path.dirname(paths[-1]))
+    return paths
+
+
+def _number(path: str) -> Made:
+    found = os.stat(path, follow_symlinks=False)
+    return (found.st_dev, found.st_ino)

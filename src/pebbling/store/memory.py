@@ -20,6 +20,7 @@ class Memory(Store):
     """
 
     in_memory = True
+    pickle = True  # nobody else can write here
 
     def __init__(self) -> None:
         self._held: Catalogue[tuple[Any, int]] = Catalogue("this Memory store")

@@ -60,6 +60,10 @@ class Mock(Store):
     def lossy(self) -> bool:  # type: ignore[override]
         return self.store.lossy
 
+    @property
+    def pickle(self) -> bool:  # type: ignore[override]
+        return self.store.pickle
+
     def count(self, name: str) -> int:
         """How often a method was called."""
         return sum(call.name == name for call in self.log)

@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .data import Unreadable
+from .dtypes import checked, from_description, size
+
 _DESCRIBED_BY_TEXT = frozenset("?biufcSUmM")
 _PADDED_FLOAT = {"g": 10, "G": 10} if np.finfo(np.longdouble).nmant == 63 else {}
 
@@ -60,8 +63,25 @@ class NumPy:
         array = np.empty(shape, dtype)
         return array.reshape(-1).view(np.uint8), lambda: array if order is None else array.transpose(inverse(order))
 
+    def size(self, spec: tuple[Any, ...]) -> int:
+        dtype, shape, order = parts(spec, 3)
+        checked(shape, order)
+        return size(as_dtype(dtype), shape)
+
     def form(self, spec: tuple[Any, ...]) -> Form:
         return form(np.dtype(spec[0]), spec[1])
+
+
+def parts(spec: Any, count: int) -> tuple[Any, ...]:
+    """What describes an array, which was read from a file."""
+    if not isinstance(spec, tuple) or len(spec) != count:
+        raise Unreadable(f"{spec!r} describes no array")
+    return spec
+
+
+def as_dtype(found: Any) -> np.dtype:
+    """A dtype that was read, as text or as one that was checked already."""
+    return found if isinstance(found, np.dtype) else from_description(found)
 
 
 def form(dtype: np.dtype, shape: tuple[int, ...]) -> Form:
@@ -97,7 +117,7 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
 
 
 def describe(dtype: np.dtype) -> str | np.dtype:
-    """A dtype as text where that says all of it: text is pickled far faster."""
+    """A dtype as text where that says all of it: text is written far faster."""
     return dtype.str if dtype.kind in _DESCRIBED_BY_TEXT and dtype.metadata is None else dtype
 
 

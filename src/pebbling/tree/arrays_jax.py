@@ -1,7 +1,7 @@
 """jax arrays as leaves.
 
 They are copied although they can't be written to, because a buffer that was donated to a compiled
-step is gone. Weakly typed arrays and random keys are carried like other objects.
+step is gone. Weakly typed arrays and random keys are objects (``objects_jax.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import StoreError
-from .arrays import Form, describe, form
+from .arrays import Form, as_dtype, describe, form, parts
+from .data import Unreadable
+from .dtypes import checked, size
 
 jax: Any = import_module("jax")
 
@@ -59,6 +61,13 @@ class Jax:
             return made
 
         return array.reshape(-1).view(np.uint8), finish
+
+    def size(self, spec: tuple[Any, ...]) -> int:
+        dtype, shape, note = parts(spec, 3)
+        checked(shape)
+        if note is not None and [type(part) for part in parts(note, 2)] != [str, int]:
+            raise Unreadable(f"{note!r} names no device")
+        return size(as_dtype(dtype), shape)
 
     def form(self, spec: tuple[Any, ...]) -> Form:
         return form(np.dtype(spec[0]), spec[1])

@@ -7,13 +7,16 @@ the dtype and the order of axes in memory (channels last, for one) that it had.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from .arrays import Form, form, inverse, memory_order
+from .arrays import Form, form, inverse, memory_order, parts
+from .data import Unreadable
+from .dtypes import checked
 
 torch: Any = import_module("torch")
 
@@ -54,6 +57,13 @@ class Torch:
 
         return _bytes(tensor), finish
 
+    def size(self, spec: tuple[Any, ...]) -> int:
+        dtype, shape, order, device = parts(spec, 4)
+        checked(shape, order)
+        if not isinstance(dtype, torch.dtype) or not (device is None or _is_device(device)):
+            raise Unreadable(f"{spec!r} describes no tensor")
+        return int(dtype.itemsize * math.prod(shape))
+
     def form(self, spec: tuple[Any, ...]) -> Form:
         dtype, shape = spec[:2]
         name = str(dtype).removeprefix("torch.")
@@ -70,6 +80,10 @@ def _dense(tensor: Any) -> tuple[Any, tuple[int, ...] | None]:
     turned = tensor.permute(order).contiguous()
     back = turned.permute(inverse(order))
     return (back, None) if back.is_contiguous() else (turned, order)
+
+
+def _is_device(name: Any) -> bool:
+    return isinstance(name, str) and re.fullmatch(r"[a-z]{2,20}(:[0-9]{1,4})?", name) is not None and name != "meta"
 
 
 def _bytes(tensor: Any) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 Arrays give up their bytes without a copy where they can. Plain values (numbers, text, classes,
 functions) can't change and are carried along. Anything else, random generators for one, is carried
-too: copied with ``copy.deepcopy`` and written with ``pickle``. torch and jax are never imported
-here: an array of theirs can only come from a program that has imported them.
+too: copied with ``copy.deepcopy``, and written as data where it has such a form (``objects.py``).
+torch and jax are never imported here: an array of theirs can only come from a program that has
+imported them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .arrays import Form, NumPy
+from .data import Unreadable
 
 
 class Kind(Protocol):
@@ -41,6 +43,9 @@ class Kind(Protocol):
 
     def make(self, spec: tuple[Any, ...]) -> tuple[np.ndarray, Callable[[], Any]]:
         """Room for the bytes of such an array, and what turns it into one once it is filled."""
+
+    def size(self, spec: tuple[Any, ...]) -> int:
+        """How many bytes those are; ``Unreadable`` if no array of this kind is described like that."""
 
     def form(self, spec: tuple[Any, ...]) -> Form:
         """What those bytes are."""
@@ -96,6 +101,8 @@ def kind_named(name: str) -> Kind:
     """The kind of that name; brings in its framework, since an array of it is about to be made."""
     if name == NUMPY.name:
         return NUMPY
+    if name not in ("torch", "jax"):
+        raise Unreadable(f"there are no arrays of {name!r}")
     kind: Kind = importlib.import_module(f".arrays_{name}", __package__).KIND
     return kind
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
+from .classes import is_fields, is_named_tuple, remember
+
 Structure: TypeAlias = tuple[type, Any, tuple["Structure", ...]] | None
 """``None`` for a leaf; otherwise the type, what it needs beside its children, and their structures."""
 
@@ -36,7 +38,12 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     ([1.0, 2.0, None], (<class 'dict'>, ('u', 'v'), (None, (<class 'list'>, None, (None, None)))))
     """
     leaves: list[Any] = []
-    return leaves, _take(tree, leaves)
+    try:
+        return leaves, _take(tree, leaves)
+    except RecursionError:
+        raise ValueError(
+            f"a {type(tree).__name__} holds itself, or is nested too deep: a state is a tree of finite depth"
+        ) from None
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
@@ -57,9 +64,11 @@ def register(
     """Let trees hold objects of ``cls``.
 
     ``flatten(value)`` gives the children (trees themselves) and whatever else it takes to rebuild
-    the object, which is kept as it is, is never copied, and must be picklable where a store writes
-    files; ``unflatten(rest, children)`` gives an equal object.
+    the object, which is kept as it is, is never copied, and must be data (numbers, text, containers
+    of these) where a store writes files; ``unflatten(rest, children)`` gives an equal object. A file
+    may name the class from then on.
     """
+    remember(cls)
     _NODES[cls] = Node(flatten, lambda _, rest, children: unflatten(rest, children), _numbered)
 
 
@@ -84,6 +93,11 @@ def node_of(cls: type) -> Node | None:
         return _NODES.setdefault(cls, _resolve(cls))
 
 
+def has_attributes(cls: type) -> bool:
+    """Whether objects of a class are taken apart into their attributes, and so rebuilt from these."""
+    return node_of(cls) is _FIELDS
+
+
 def _take(tree: Any, leaves: list[Any]) -> Structure:
     cls = type(tree)
     node = node_of(cls)
@@ -102,9 +116,9 @@ def _build(structure: Structure, leaves: Iterator[Any]) -> Any:
 
 
 def _resolve(cls: type) -> Node | None:
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+    if is_named_tuple(cls):
         return _NAMED
-    return _FIELDS if dataclasses.is_dataclass(cls) else None
+    return _FIELDS if is_fields(cls) else None
 
 
 def _attributes(value: Any) -> tuple[list[Any], tuple[str, ...]]:
