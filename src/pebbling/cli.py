@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import argparse
 import ast
-import gzip
 import json
 import os
 import subprocess
 import sys
-import zlib
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +18,8 @@ from typing import Any, NoReturn
 
 from . import __version__, show
 from .chain import plan
-from .errors import PebblingError
+from .documents import parsed
+from .errors import DamagedFile, PebblingError
 from .graph.files import FORMATS, load
 from .show.named import FAMILIES, disk_tier, in_numbers, named, tape_ratio, turn_time
 from .show.svg import svg_path
@@ -43,7 +42,6 @@ _PROBLEM = {
 }
 _METAVARS = {"forward": "TIME", "backward": "TIME", "disk-write": "RATE", "disk-read": "RATE"}
 _COMPARED = "compare.svg"
-_GZIP = b"\x1f\x8b"
 _COMPLETE = """_pebbling() {{
   local words
   if [ "$COMP_CWORD" -le 1 ]; then words='{commands} --version --help'; else
@@ -210,8 +208,16 @@ def _compare(options: argparse.Namespace, problem: dict[str, Any]) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    path = Path(options.file)
-    content = _document(path)
+    content = parsed(options.file)
+    try:
+        return _show_document(content, options)
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        # All that is shown comes from the file.
+        raise DamagedFile(f"{options.file} is damaged: {error!r}") from error
+
+
+def _show_document(content: Any, options: argparse.Namespace) -> int:
+    path = options.file
     kind = content.get("kind", content.get("format")) if isinstance(content, dict) else None
     if kind == "plan":
         return _say_sheet(show.read_sheet(content), options)
@@ -225,7 +231,7 @@ def _show(options: argparse.Namespace) -> int:
         text = show.table_of(content)
     elif kind == "why":
         text = summary(content)
-    elif kind in FORMATS:
+    elif isinstance(kind, str) and kind in FORMATS:
         text = str(load(path))
     else:
         raise ValueError(
@@ -234,15 +240,6 @@ def _show(options: argparse.Namespace) -> int:
         )
     print(emphasised(text, sys.stdout))
     return 0
-
-
-def _document(path: Path) -> Any:
-    """The JSON in a file, which may be compressed."""
-    try:
-        content = path.read_bytes()
-        return json.loads(gzip.decompress(content) if content[:2] == _GZIP else content)
-    except (ValueError, EOFError, RecursionError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is not JSON, so it is nothing that pebbling saved: {error}") from None
 
 
 def _completion(shell: str, commands: Mapping[str, argparse.ArgumentParser]) -> int:

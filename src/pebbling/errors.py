@@ -5,7 +5,8 @@ PebblingError
 ├── ScheduleError      a schedule breaks a rule of the pebble game
 ├── StoreError         a snapshot could not be kept or brought back
 │   ├── CorruptSnapshot    what was read is not what was written
-│   └── StoreFull          no room for one more snapshot
+│   ├── StoreFull          no room for one more snapshot
+│   └── DamagedFile        a plan, graph or report that is not as it was saved (a ``ValueError``, too)
 ├── ReplayError        a replayed step did not give what it gave the first time
 ├── ResumeError        the interrupted run was not this run
 ├── SourceError        a Python function that can't be checkpointed or differentiated; names file and line
@@ -47,6 +48,10 @@ class CorruptSnapshot(StoreError):
 
 class StoreFull(StoreError):
     """There is no room for one more snapshot."""
+
+
+class DamagedFile(StoreError, ValueError):
+    """A file with a plan, a graph or a report is not as it was saved."""
 
 
 class ReplayError(PebblingError):

@@ -179,21 +179,27 @@ class Journal:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Leave the files for the next try, unless the run is over; say what of them could not be removed then."""
-        if self._left is not None and error is None:
-            try:
+        over = self._left is not None and error is None
+        try:
+            if over:
                 # The entry goes first: whoever is killed while the files go starts anew, never from half a journal.
                 if _ENTRY in self.store:
                     self.store.drop(_ENTRY)
                 self.store.keep = False
-            except StoreError as trouble:
-                self._left.append(f"the journal in {self.store.path} ({trouble})")
-        try:
-            self.store.close()
         except StoreError as trouble:
-            if self._left is not None and error is None:
-                self._left.append(f"the journal in {self.store.path} ({trouble})")
-            elif error is None:
-                raise
+            self._tell(trouble)
+        finally:
+            try:
+                self.store.close()
+            except StoreError as trouble:
+                if over:
+                    self._tell(trouble)
+                elif error is None:
+                    raise
+
+    def _tell(self, trouble: StoreError) -> None:
+        assert self._left is not None
+        self._left.append(f"the journal in {self.store.path} ({trouble})")
 
     def find(self, step: int) -> Any:
         """The state before a step, or ``None`` if it is not there in one piece."""

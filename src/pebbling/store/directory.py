@@ -203,7 +203,11 @@ def is_slot(descriptor: int, run: str) -> bool:
 def _is_ours(file: Owned) -> bool:
     try:
         descriptor = files.open_file(file.path, os.O_RDONLY)
-    except (OSError, StoreError):
+    except (FileNotFoundError, StoreError):
+        return False
+    except PermissionError:
+        if files.is_owned(file.path):
+            raise
         return False
     try:
         files.check(descriptor, file.path, writing=True)

@@ -228,6 +228,11 @@ def _nameless(directory: str) -> int | None:
     return descriptor
 
 
+def is_owned(path: str) -> bool:
+    """Whether a file belongs to us."""
+    return os.lstat(path).st_uid in _owners(path)
+
+
 def _owners(path: str) -> tuple[int, ...]:
     """Whose files count as ours: this user's, and those of the directory's owner (where root is made nobody)."""
     return (os.geteuid(), os.stat(os.path.dirname(path)).st_uid)

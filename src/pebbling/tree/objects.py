@@ -31,7 +31,7 @@ _POOL = 1024
 _HUGE = 1 << 20
 
 
-class Form(NamedTuple):
+class ObjectForm(NamedTuple):
     """How one type is written."""
 
     name: str
@@ -143,58 +143,64 @@ def _made_set(items: list[Any]) -> set[Any]:
     return {hashable(item) for item in items}
 
 
-_MADE: dict[type, Form] = {
-    datetime: Form("datetime", _date_time, lambda *parts: datetime(*parts[:8], fold=parts[8])),
-    date: Form("date", lambda d: (d.year, d.month, d.day), date),
-    time: Form(
+_MADE: dict[type, ObjectForm] = {
+    datetime: ObjectForm("datetime", _date_time, lambda *parts: datetime(*parts[:8], fold=parts[8])),
+    date: ObjectForm("date", lambda d: (d.year, d.month, d.day), date),
+    time: ObjectForm(
         "time",
         lambda t: (t.hour, t.minute, t.second, t.microsecond, t.tzinfo, t.fold),
         lambda *parts: time(*parts[:5], fold=parts[5]),
     ),
-    timedelta: Form("timedelta", lambda d: (d.days, d.seconds, d.microseconds), timedelta),
-    timezone: Form("timezone", lambda zone: tuple(zone.__getinitargs__()), timezone),
-    zoneinfo.ZoneInfo: Form("zone", _zone, zoneinfo.ZoneInfo),
-    Fraction: Form("fraction", lambda f: (f.numerator, f.denominator), _made_fraction),
-    Decimal: Form("decimal", _exact, _made_exact),
-    uuid.UUID: Form(
+    timedelta: ObjectForm("timedelta", lambda d: (d.days, d.seconds, d.microseconds), timedelta),
+    timezone: ObjectForm("timezone", lambda zone: tuple(zone.__getinitargs__()), timezone),
+    zoneinfo.ZoneInfo: ObjectForm("zone", _zone, zoneinfo.ZoneInfo),
+    Fraction: ObjectForm("fraction", lambda f: (f.numerator, f.denominator), _made_fraction),
+    Decimal: ObjectForm("decimal", _exact, _made_exact),
+    uuid.UUID: ObjectForm(
         "uuid", lambda u: (u.bytes, u.is_safe.value), lambda b, s: uuid.UUID(bytes=b, is_safe=uuid.SafeUUID(s))
     ),
-    set: Form("set", lambda items: (list(items),), _made_set),
-    frozenset: Form("frozenset", lambda items: (list(items),), lambda items: frozenset(_made_set(items))),
-    deque: Form("deque", lambda d: (list(d), d.maxlen), _made_deque),
-    Counter: Form("counter", lambda c: (dict(c),), lambda counts: Counter(dict(counts))),
-    bytearray: Form("bytearray", lambda b: (bytes(b),), lambda b: bytearray(bytes(b) if isinstance(b, bytes) else b"")),
-    array.array: Form("array", lambda a: (a.typecode, a.tobytes()), lambda code, content: array.array(code, content)),
-    random.Random: Form("random", lambda r: (r.getstate(),), _made_random),
-    np.random.Generator: Form("generator", lambda g: (g.bit_generator,), np.random.Generator),
-    np.random.RandomState: Form("legacy generator", _legacy, _made_legacy),
-    np.random.SeedSequence: Form("seeds", _seeds, _made_seeds),
+    set: ObjectForm("set", lambda items: (list(items),), _made_set),
+    frozenset: ObjectForm("frozenset", lambda items: (list(items),), lambda items: frozenset(_made_set(items))),
+    deque: ObjectForm("deque", lambda d: (list(d), d.maxlen), _made_deque),
+    Counter: ObjectForm("counter", lambda c: (dict(c),), lambda counts: Counter(dict(counts))),
+    bytearray: ObjectForm(
+        "bytearray", lambda b: (bytes(b),), lambda b: bytearray(bytes(b) if isinstance(b, bytes) else b"")
+    ),
+    array.array: ObjectForm(
+        "array", lambda a: (a.typecode, a.tobytes()), lambda code, content: array.array(code, content)
+    ),
+    random.Random: ObjectForm("random", lambda r: (r.getstate(),), _made_random),
+    np.random.Generator: ObjectForm("generator", lambda g: (g.bit_generator,), np.random.Generator),
+    np.random.RandomState: ObjectForm("legacy generator", _legacy, _made_legacy),
+    np.random.SeedSequence: ObjectForm("seeds", _seeds, _made_seeds),
     **{
-        cls: Form(cls.__name__, lambda path: (str(path),), cls)
+        cls: ObjectForm(cls.__name__, lambda path: (str(path),), cls)
         for cls in (PosixPath, WindowsPath, PurePosixPath, PureWindowsPath)
     },
 }
-_FORMS: dict[type, Form] = _MADE | dict.fromkeys(_BITS.values(), Form("bits", _bit_generator, _made_bit_generator))
+_FORMS: dict[type, ObjectForm] = _MADE | dict.fromkeys(
+    _BITS.values(), ObjectForm("bits", _bit_generator, _made_bit_generator)
+)
 _BY_NAME = {form.name: form for form in _FORMS.values()}
 
 
-def _framework(value: Any) -> Form | None:
+def _framework(value: Any) -> ObjectForm | None:
     """The form of an object of a framework that is there."""
     for framework in ("torch", "jax"):
         if framework in sys.modules:
             form = _kinds_of(framework).form_of(value)
             if form is not None:
-                return Form(*form)
+                return ObjectForm(*form)
     return None
 
 
-def _framework_named(name: str) -> Form | None:
+def _framework_named(name: str) -> ObjectForm | None:
     """The form of that name; brings in its framework, since an object of it is about to be made."""
     framework, _, _ = name.partition(" ")
     if framework not in ("torch", "jax"):
         return None
     form = _kinds_of(framework).form_named(name)
-    return None if form is None else Form(*form)
+    return None if form is None else ObjectForm(*form)
 
 
 def _kinds_of(framework: str) -> Any:
