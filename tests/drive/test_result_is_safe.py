@@ -1,4 +1,4 @@
-"""A run that came to its end has its result, whatever goes wrong while it cleans up; no run takes another's for its own."""
+"""A run that came to its end has its result, whatever fails while it cleans up; no run takes another's for its own."""
 
 from __future__ import annotations
 
