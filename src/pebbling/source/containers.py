@@ -1,8 +1,10 @@
 """The objects that are taken apart to find the arrays in them, and how each is made again.
 
-Lists, dicts, tuples, deques, instances of classes written in Python (dataclasses among them), and
-what functions carry with them: closure cells, the objects of methods, partial arguments. Subclasses of the
-built-in containers, and classes that say themselves how they are copied, are leaves.
+Lists, dicts, tuples, deques, their subclasses, instances of classes written in Python (dataclasses among them), and
+what functions carry with them: closure cells, the objects of methods, partial arguments. Classes of libraries that
+say themselves how they are copied are leaves, and so are those written in C.
+
+None of the user's own methods runs when an object is taken apart or made again: they could count how often.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ import enum
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
+from ..tree.reach import of_library
+
+_ALL = slice(None)
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a class statement
 _COPIED_BY = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
 
@@ -40,66 +45,132 @@ def container_of(cls: type) -> Container | None:
 
 
 def _resolve(cls: type) -> Container | None:
-    if issubclass(cls, tuple):
-        return _NAMED if hasattr(cls, "_fields") and cls.__bases__ == (tuple,) else None
+    if issubclass(cls, tuple) and hasattr(cls, "_fields") and cls.__bases__ == (tuple,):
+        return _NAMED
     if issubclass(cls, type | enum.Enum | BaseException | types.ModuleType):
         return None
+    elements = next((_KNOWN[base] for base in cls.__mro__ if base in _BUILT_IN), None)
     for base in cls.__mro__[:-1]:
+        if base in _BUILT_IN:
+            break
         if not base.__flags__ & _HEAP or base.__module__.partition(".")[0] in _FOREIGN:
             return None
-        if any(name in vars(base) for name in ("__deepcopy__", "__copy__", "__array__")):
+        if "__array__" in vars(base):
             return None
-    if any(getattr(cls, name, None) is not getattr(object, name, None) for name in _COPIED_BY):
+        if of_library(base) and any(name in vars(base) for name in ("__deepcopy__", "__copy__")):
+            return None
+    if of_library(cls) and any(getattr(cls, name, None) is not getattr(object, name, None) for name in _COPIED_BY):
         return None
-    return _INSTANCE
+    return _INSTANCE if elements is None else _extended(elements)
 
 
-_FOREIGN = frozenset({"numpy", "pebbling", "torch", "jax", "jaxlib", "autograd", "scipy", "builtins"})
+_FOREIGN = frozenset({"numpy", "pebbling", "torch", "jax", "jaxlib", "autograd", "scipy", "numba", "builtins"})
 
 
-def _slots(cls: type) -> list[str]:
+def _extended(elements: Container) -> Container:
+    """How a subclass of a built-in container is taken apart: into its elements and its attributes."""
+
+    def parts(value: Any) -> tuple[list[Any], Any]:
+        inner, rest = elements.parts(value)
+        attributes, names = _attributes(value)
+        return [*inner, *attributes], (rest, len(inner), *names)
+
+    def fill(value: Any, rest: Any, children: Sequence[Any]) -> None:
+        elements.fill(value, rest[0], children[: rest[1]])
+        _set_attributes(value, rest[2:], children[rest[1] :])
+
+    def make(cls: Any, rest: Any, children: Sequence[Any]) -> Any:
+        value = tuple.__new__(cls, children[: rest[1]])
+        _set_attributes(value, rest[2:], children[rest[1] :])
+        return value
+
+    if elements.empty is None:
+        return Container(parts, None, make, mutable=False)
+    empty = elements.empty
+    return Container(parts, lambda cls, rest: empty(cls, rest[0]), fill)
+
+
+@lru_cache(4096)
+def _slots(cls: type) -> tuple[str, ...]:
     found: list[str] = []
     for base in cls.__mro__:
         slots = vars(base).get("__slots__", ())
-        found += [slots] if isinstance(slots, str) else slots
-    return [name for name in found if name not in ("__dict__", "__weakref__")]
+        owner = base.__name__.lstrip("_")
+        for name in [slots] if isinstance(slots, str) else slots:
+            private = name.startswith("__") and not name.endswith("__")
+            found.append(f"_{owner}{name}" if private else name)
+    return tuple([name for name in found if name not in ("__dict__", "__weakref__")])
+
+
+def _held(value: Any) -> dict[str, Any] | None:
+    try:
+        held: dict[str, Any] = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return held if isinstance(held, dict) else None
+
+
+def _slot(value: Any, name: str) -> Any:
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return _EMPTY
+
+
+_EMPTY = object()
 
 
 def _attributes(value: Any) -> tuple[list[Any], tuple[str, ...]]:
-    held = getattr(value, "__dict__", None)
-    slots = [name for name in _slots(type(value)) if hasattr(value, name)]
-    names = (*slots, *(held or ()))
-    return [getattr(value, name) if name in slots else held[name] for name in names], names  # type: ignore[index]
+    held = _held(value) or {}
+    slots = [(name, one) for name in _slots(type(value)) if (one := _slot(value, name)) is not _EMPTY]
+    return [*[one for _, one in slots], *held.values()], (*[name for name, _ in slots], *held)
 
 
 def _set_attributes(value: Any, names: tuple[str, ...], children: Sequence[Any]) -> None:
-    held = getattr(value, "__dict__", None)
+    held = _held(value)
     slots = _slots(type(value))
     if held is not None:
         held.clear()
     for name in slots:
-        if hasattr(value, name) and name not in names:
+        if name not in names and _slot(value, name) is not _EMPTY:
             object.__delattr__(value, name)
     for name, child in zip(names, children):
-        if held is not None and name not in slots:
-            held[name] = child
-        else:
+        if name in slots:
             object.__setattr__(value, name, child)
+        elif held is not None:
+            held[name] = child
 
 
 def _fill_list(value: Any, _: Any, children: Sequence[Any]) -> None:
-    value[:] = children
+    list.__setitem__(value, slice(None), children)
 
 
 def _fill_deque(value: Any, _: Any, children: Sequence[Any]) -> None:
-    value.clear()
-    value.extend(children)
+    deque.clear(value)
+    deque.extend(value, children)
+
+
+def _make_deque(cls: Any, limit: Any) -> Any:
+    value = deque.__new__(cls)
+    deque.__init__(value, (), limit)
+    return value
 
 
 def _fill_dict(value: Any, keys: Any, children: Sequence[Any]) -> None:
-    value.clear()
+    dict.clear(value)
     for key, child in zip(keys, children):
         dict.__setitem__(value, key, child)
+
+
+def _fill_ordered(value: Any, keys: Any, children: Sequence[Any]) -> None:
+    OrderedDict.clear(value)
+    for key, child in zip(keys, children):
+        OrderedDict.__setitem__(value, key, child)
+
+
+def _fill_default(value: Any, rest: Any, children: Sequence[Any]) -> None:
+    value.default_factory = rest[0]
+    _fill_dict(value, rest[1:], children)
 
 
 def _cell_parts(cell: CellType) -> tuple[list[Any], bool]:
@@ -143,15 +214,22 @@ def _make_function(cls: Any, pattern: _Pattern, children: Sequence[Any]) -> Func
     return new
 
 
-_LIST = Container(lambda value: (value, None), lambda cls, _: cls(), _fill_list)
-_DEQUE = Container(lambda value: (list(value), value.maxlen), lambda cls, limit: cls(maxlen=limit), _fill_deque)
-_DICT = Container(lambda value: (list(value.values()), tuple(value)), lambda cls, _: cls(), _fill_dict)
-_DEFAULT = Container(
-    lambda value: (list(value.values()), (value.default_factory, *value)),
-    lambda cls, rest: cls(rest[0]),
-    lambda value, rest, children: _fill_dict(value, rest[1:], children),
+_LIST = Container(lambda value: (list.__getitem__(value, _ALL), None), lambda cls, _: list.__new__(cls), _fill_list)
+_DEQUE = Container(lambda value: (list(deque.__iter__(value)), value.maxlen), _make_deque, _fill_deque)
+_DICT = Container(
+    lambda value: (list(dict.values(value)), tuple(dict.keys(value))), lambda cls, _: dict.__new__(cls), _fill_dict
 )
-_TUPLE = Container(lambda value: (value, None), None, lambda cls, _, children: tuple(children), mutable=False)
+_ORDERED = Container(
+    lambda value: (list(OrderedDict.values(value)), tuple(OrderedDict.keys(value))),
+    lambda cls, _: OrderedDict.__new__(cls),
+    _fill_ordered,
+)
+_DEFAULT = Container(
+    lambda value: (list(dict.values(value)), (value.default_factory, *dict.keys(value))),
+    lambda cls, rest: defaultdict.__new__(cls),
+    _fill_default,
+)
+_TUPLE = Container(lambda value: (tuple.__getitem__(value, _ALL), None), None, lambda cls, _, children: tuple(children), mutable=False)
 _NAMED = Container(
     lambda value: (value, None), None, lambda cls, _, children: tuple.__new__(cls, children), mutable=False
 )
@@ -183,7 +261,7 @@ _KNOWN: dict[type, Container | None] = {
     list: _LIST,
     deque: _DEQUE,
     dict: _DICT,
-    OrderedDict: _DICT,
+    OrderedDict: _ORDERED,
     Counter: _DICT,
     defaultdict: _DEFAULT,
     tuple: _TUPLE,
@@ -195,3 +273,4 @@ _KNOWN: dict[type, Container | None] = {
     types.MethodWrapperType: _BOUND,
     partial: _PARTIAL,
 }
+_BUILT_IN = (list, dict, deque, OrderedDict, Counter, defaultdict, tuple)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import copy
 import random
 import types
-from collections.abc import Callable, Collection, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from numpy import ndarray
 
 from ..errors import SourceError
 from ..loops.frameworks import Framework
+from ..tree.reach import Spot
 from .containers import container_of
 from .facts import Facts
-from .graph import CONST, UNBOUND, Taken, is_fixed, is_module, rebinds, shared
+from .graph import CONST, REF, UNBOUND, Taken, is_fixed, is_module, rebinds, shared
 
 SOURCES = "the items of the loop"
 OUTSIDE = "outside"
@@ -38,9 +40,13 @@ class Entry:
         emits: Sequence[Any],
         sources: Sequence[Any],
         promoted: set[str],
+        spots: Sequence[Spot] = (),
     ) -> None:
-        """``promoted`` are constants that turned out to change, ``sources`` what the loop iterates over."""
-        self.facts = facts
+        """``promoted`` are constants that turned out to change, ``sources`` what the loop iterates over.
+
+        ``spots`` are what the loop changes without naming it.
+        """
+        self.facts, self.spots = facts, spots
         named = dict(zip([*facts.consts, *facts.emits], [*consts, *emits]))
         _check_modules(facts, {**dict(zip(facts.state, state)), **named})
         carried = [name for name in facts.consts if name in promoted or _may_change(facts, name, named[name])]
@@ -56,6 +62,9 @@ class Entry:
         self.sources_carried = SOURCES in promoted or any(_is_state(first, source) for source in sources)
         if self.sources_carried:
             roots += [(SOURCES, source) for source in sources]
+        roots += [(spot.words, spot.get()) for spot in spots]
+        self.roots = [name for name, _ in roots]
+        """The names of all that is state: variables, constants that are carried, what the loop runs over, spots."""
         self.const_roots = [(name, named[name]) for name in self.fixed]
         self.const_roots += [] if self.sources_carried else [(SOURCES, source) for source in sources]
         only_read = Taken({})
@@ -63,13 +72,13 @@ class Entry:
             only_read.take(value)
         held = _unwritten(roots, facts, facts.written | facts.promoted_paths, only_read)
         self._take(roots, held)
-        self.is_simple = not carried and not sources and not held and not any(map(_is_container, self.const_shapes))
+        objects = carried or sources or held or spots or any(map(_is_container, self.const_shapes))
+        self.is_simple = not objects
         """Whether constants are leaves, and state is what the loop binds."""
 
     def _take(self, roots: list[tuple[str, Any]], held: list[tuple[str, Any]]) -> None:
         """Take everything apart; ``held`` are arrays inside of objects of the state that stay what they are."""
         self.given = Taken({}, fresh=True)
-        self.const_roots += held
         for _, value in held:
             self.given.take(value)
         known = {id(one): (CONST, place) for place, one in enumerate(self.given.objects)}
@@ -85,14 +94,17 @@ class Entry:
         self.leaves = list(self.taken.leaves)
         self.most = len(self.leaves) + len(held)
         self.given = Taken({id(one): (OUTSIDE, token) for token, one in enumerate(self.originals)}, fresh=True)
-        self.const_shapes, self.const_ends = [], []
-        for _, value in [
-            *self.const_roots[len(self.const_roots) - len(held) :],
-            *self.const_roots[: -len(held) or None],
-        ]:
+        self.const_roots = [*held, *self.const_roots]
+        self.const_shapes, self.const_ends, self.const_leaves = [], [], []
+        self.const_needs: list[set[int]] = []
+        """For each constant, the earlier ones with an object that it reaches too."""
+        for _, value in self.const_roots:
             self.const_shapes.append(self.given.take(value))
+            needs = {bisect_right(self.const_ends, one) for one in _references(self.const_shapes[-1])}
+            self.const_needs.append(needs - {len(self.const_ends)})
             self.const_ends.append(len(self.given.objects))
-        self.const_names = [name for name, _ in held] + [name for name, _ in self.const_roots[: -len(held) or None]]
+            self.const_leaves.append(len(self.given.leaves))
+        self.const_names = [name for name, _ in self.const_roots]
         self.first_const = len(held)
         """Where the constants that the loop's function takes begin among all."""
 
@@ -222,6 +234,8 @@ def _may_change(facts: Facts, name: str, value: Any) -> bool:
         return False
     if type(value) is types.FunctionType:
         return rebinds(value.__code__) or any(has_mutable(child) for child in value.__closure__ or ())
+    if has_generator(value):
+        return True
     container = container_of(type(value))
     if container is None:
         # Something opaque: an array of a framework or a callable stays what it is, others may not.
@@ -249,9 +263,25 @@ def has_mutable(value: Any) -> bool:
     return False
 
 
+def has_generator(value: Any) -> bool:
+    """Whether a generator of random numbers is reached from a value, through containers."""
+    taken = Taken({})
+    taken.take(value)
+    return any(restorer(type(one)) is not None and not isinstance(one, set | bytearray) for one in taken.leaves)
+
+
 def _children(source: Any) -> Sequence[Any]:
     container = container_of(type(source))
     return () if container is None else container.parts(source)[0]
+
+
+def _references(shape: Any) -> Iterator[int]:
+    """The objects that a shape refers to a second time."""
+    if type(shape) is tuple and len(shape) == 2 and shape[0] is REF:
+        yield shape[1]
+    elif type(shape) is tuple and len(shape) == 4:
+        for child in shape[3]:
+            yield from _references(child)
 
 
 def _mentions(shape: Any) -> bool:

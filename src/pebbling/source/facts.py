@@ -65,6 +65,8 @@ class Facts:
     promoted: set[str] = field(default_factory=set)
     """Constants that turned out to be written into by a function that the loop calls."""
     promoted_paths: set[Path] = field(default_factory=set)
+    spots: set[str] = field(default_factory=set)
+    """What the loop turned out to change without naming it: globals, defaults, attributes of classes."""
     trial: bool = True
     """Whether arrays that can't be locked are copied for the first step, to see whether it writes into them."""
     watched: bool = False

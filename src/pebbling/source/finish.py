@@ -10,9 +10,9 @@ from numpy import ndarray
 from ..errors import SourceError
 from ..loops import Outcome
 from ..loops.frameworks import Framework
-from .containers import container_of
 from .entry import copying, restorer
 from .graph import NEW, UNBOUND, Builder, shared
+from .opening import unchanged
 from .program import SourceProgram
 from .rewrite import ENDED, RAISED, RETURNED
 
@@ -58,11 +58,7 @@ class _Finish(Builder):
         if token == NEW:
             return value
         original = self._program.entry.originals[token]
-        container = container_of(type(original))
-        assert container is not None
-        (now, rest), (before, other) = container.parts(value), container.parts(original)
-        same = len(now) == len(before) and all(one is two for one, two in zip(now, before)) and rest == other
-        return original if same or not isinstance(original, tuple) else value
+        return unchanged(original, value) if isinstance(original, tuple) else original
 
 
 def finish(program: SourceProgram, outcome: Outcome, outs: Sequence[Any], emits: Sequence[Any]) -> tuple[Any, ...]:
@@ -73,6 +69,9 @@ def finish(program: SourceProgram, outcome: Outcome, outs: Sequence[Any], emits:
     builder = _Finish(program, [*outcome.state[1 : 1 + size], *outcome.outs], program.entry.given.objects)
     roots = builder.roots([*shapes, *lost, *(program.out_shapes if outcome.steps else ())])
     values = roots[: program.count]
+    first = len(shapes) - len(program.entry.spots)
+    for spot, content in zip(program.entry.spots, roots[first : len(shapes)]):
+        spot.put(content)
     after = roots[len(shapes) + len(lost) :] if outcome.steps else list(outs)
     flag = outcome.flag or ENDED
     # Nobody needs them after a return, and how far the last step came depends on where the one before it ended.

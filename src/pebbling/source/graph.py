@@ -23,6 +23,7 @@ import numpy as np
 from numpy import ndarray
 
 from ..loops.frameworks import Framework, framework_of
+from ..tree.reach import Absent
 from .containers import container_of
 
 Shape: TypeAlias = Any
@@ -55,7 +56,7 @@ class Unbound:
 
 UNBOUND = Unbound()
 FIXED: set[type] = {
-    *(types.NoneType, bool, int, float, complex, str, bytes, range, slice, types.EllipsisType, type, Unbound),
+    *(types.NoneType, bool, int, float, complex, str, bytes, range, slice, types.EllipsisType, type, Unbound, Absent),
     *(types.ModuleType, np.ufunc, np.float64, np.float32, np.int64, np.bool_, frozenset),
     *(np.dtype, types.NotImplementedType, property),
 }

@@ -14,14 +14,16 @@ from typing import Any
 
 from numpy import ndarray
 
-from ..errors import PebblingError, SourceError
+from ..errors import PebblingError, ReplayError, SourceError
 from ..loops.frameworks import Framework
 from ..refusal import is_locked
+from ..tree.reach import Spot
 from .containers import container_of
-from .entry import SOURCES, Entry, copying
+from .entry import Entry, copying
 from .escape import check_escape
 from .facts import Facts
 from .graph import SIMPLE, Taken, shared
+from .net import Net, Owner
 from .opening import Given, Opening
 from .suspects import frames_of, suspects
 
@@ -33,10 +35,18 @@ class Again(SourceError):
     """The run has to begin anew, knowing more; if it can't, this is the error."""
 
     def __init__(
-        self, message: str, names: Iterable[str] = (), consts: Iterable[str] = (), width: int = 0, stops: bool = False
+        self,
+        message: str,
+        names: Iterable[str] = (),
+        consts: Iterable[str] = (),
+        width: int = 0,
+        stops: bool = False,
+        spots: Iterable[Spot] = (),
     ) -> None:
+        """``names`` are written into; ``consts`` and ``spots`` have to be part of the state."""
         super().__init__(message)
         self.names, self.consts, self.width, self.stops = set(names), set(consts), width, stops
+        self.spots = list(spots)
 
 
 class Guarded:
@@ -45,6 +55,9 @@ class Guarded:
     facts: Facts
     framework: Framework
     entry: Entry
+    net: Net
+    over: bool
+    """Whether the first sweep is over."""
     length: int | None
     written: set[int]
     touched: set[int]
@@ -93,6 +106,32 @@ class Guarded:
                 if self.emits_state or opening.shares(one, given):
                     self._refuse_views(one)
 
+    def _check_kept(self, given: Given | None, first: bool) -> None:
+        """Begin anew, with more that is carried, where a step has changed what was not; in a replay, refuse."""
+        owners: list[Owner] = [] if given is None else [self.entry.const_owner(place) for place in given.changed()]
+        owners += self.net.changed() if first and self.net.live else []
+        if owners:
+            spots = {one.words: one for one in owners if isinstance(one, Spot)}
+            names = {one for one in owners if isinstance(one, str)}
+            words = f"{self.facts.where}: {', '.join(sorted(names | spots.keys()))} is changed by the loop or by a "
+            if self.over:
+                raise SourceError(f"{words}function that it calls when a step is replayed, and was not before")
+            raise Again(
+                f"{words}function that it calls, in a place that can't be looked into, and would be again whenever a "
+                "step is replayed: keep what changes in a list, a dict or an object of your own",
+                consts=names,
+                spots=spots.values(),
+            )
+
+    def _check_replayed(self) -> None:
+        """Refuse a change by a replayed step that no step has made before."""
+        for one in self.net.changed():
+            words = one.words if isinstance(one, Spot) else one
+            raise ReplayError(
+                f"{self.facts.where}: {words} is changed by the loop or by a function that it calls when a step is "
+                "replayed, and was not when it ran for the first time: steps must do the same whenever they run"
+            )
+
     def _check_trial(self, objects: Sequence[Any], given: Given, opening: Opening) -> None:
         """Begin anew without copies for the first step if a view of one is kept: it is to be one of the array."""
         copies = [one for one in given.objects if given.is_private(one)]
@@ -139,14 +178,17 @@ class Guarded:
 
     def _locked(self, error: Exception, frames: Iterable[FrameType], opening: Opening, given: Given) -> SourceError:
         """An array was written into that is held: find the names that reach it, and no more of them than necessary."""
-        known = {name for name, copied in zip([*self.entry.names, SOURCES], self.copied) if copied}
+        known = {name for name, copied in zip(self.entry.roots, self.copied) if copied}
         for touched in suspects(frames):
             names = {name for name, objects in opening.by_root() if any(self._touches(one, touched) for one in objects)}
             consts = {
                 self.entry.const_owner(place) for place, one in enumerate(given.objects) if self._touches(one, touched)
             }
-            if fresh := (names | consts) - known:
-                return Again(self._words(", ".join(sorted(fresh))), fresh, consts)
+            spots = {
+                owner.words: owner for one, owner in self.net.leaves if isinstance(owner, Spot) and id(one) in touched
+            }
+            if fresh := (names | consts | spots.keys()) - known:
+                return Again(self._words(", ".join(sorted(fresh))), fresh, consts, spots=spots.values())
         return SourceError(
             f"{self.facts.where}: the loop writes into an array that is needed as it is ({error}): write into a copy "
             f"of it (x = x{copying(self.framework)})"

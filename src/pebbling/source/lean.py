@@ -41,6 +41,11 @@ class LeanProgram(SourceProgram):
         if start == 0 and stop > 1:
             state[:] = super().advance(state, consts, 0, 1)
             start = 1
+        while self.net.live and start < stop - 1 and stop > self.reached:
+            stepped = self._lean(state, consts, start, start + 1, self.sinks)
+            if stepped is None:
+                return super().advance(state, consts, start, stop)
+            state[:], start = stepped[1], start + 1
         stepped = self._lean(state, consts, start, stop, self.sinks) if 0 < start < stop else None
         return super().advance(state, consts, start, stop) if stepped is None else stepped[1]
 
@@ -51,6 +56,14 @@ class LeanProgram(SourceProgram):
 
     def _lean(self, state: Leaves, consts: Leaves, start: int, stop: int, emits: list[Any]) -> Any:
         """Steps ``start … stop-1``; ``None`` if they need the long way, and then nothing has happened."""
+        if not self.over or self.net.idle:
+            return self._taken(state, consts, start, stop, emits)
+        with self.net.as_before():
+            found = self._taken(state, consts, start, stop, emits)
+            self._check_replayed()
+            return found
+
+    def _taken(self, state: Leaves, consts: Leaves, start: int, stop: int, emits: list[Any]) -> Any:
         number = state[0]
         given, tokens = self.given, self._tokens.get(number)
         if given is None or tokens is None:
@@ -86,14 +99,16 @@ class LeanProgram(SourceProgram):
                 return None
         state.clear()
         self._call = lambda: self._general(values, tokens, consts, given, fresh)
-        quiet = stop <= self.reached
+        quiet, around = stop <= self.reached, QUIET.net
         QUIET.depth += quiet
         QUIET.steps += 1
+        QUIET.net = self.net
         try:
             flag, value, new, outs = self.function(self.items.take((), start, stop), *values, *arguments, *emits)
         finally:
             QUIET.depth -= quiet
             QUIET.steps -= 1
+            QUIET.net = around
             self._call = nothing_runs
         if flag == RAISED:
             self._raised(value, *self._general(values, tokens, consts, given, fresh))
@@ -101,6 +116,8 @@ class LeanProgram(SourceProgram):
             if mark(one) is not before and not same_mark(mark(one), before):
                 self._written_into(one, place, tokens if at >= borders else None)
         if stop > self.reached:
+            if self.net.live:
+                self._check_kept(given if given.leaves is consts else None, True)
             self.reached = stop
         if flag in (RETURNED, RAISED):
             outs = (*outs, value)

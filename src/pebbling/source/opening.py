@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from numpy import ndarray
 
 from ..tree import kind_of
 from .containers import container_of
-from .entry import SOURCES, restorer
+from .entry import restorer
 from .graph import CONST, NEW, SIMPLE, Builder, Shape, shared
 
 if TYPE_CHECKING:
@@ -54,6 +54,20 @@ class Opening(Builder):
         self.roots(())
         return found
 
+    def keep(self, objects: Sequence[Any], first: int) -> None:
+        """Take objects as they are; ``first`` is the token of the first of them."""
+        for token, one in enumerate(objects, first):
+            if type(one) is ndarray:
+                self._program.hold(one)
+                self._ids.add(id(one))
+        self.objects += objects
+        self.tokens += range(first, first + len(objects))
+
+    def skip(self, count: int) -> None:
+        """Pass over leaves."""
+        for _ in range(count):
+            next(self._leaves)
+
     def note(self, values: list[Any], tokens: Sequence[int | None]) -> None:
         """Take over objects that were made without a builder, one a name."""
         for value, token in zip(values, tokens):
@@ -61,6 +75,14 @@ class Opening(Builder):
                 self.objects.append(value)
                 self.tokens.append(token)
             self._ends.append(len(self.objects))
+
+    def begin(self, cls: type, token: int, rest: Any) -> Any:
+        """A container from before the loop stays the same object: whoever holds it sees what is in it now."""
+        original = token != NEW and self._state
+        return self._program.entry.originals[token] if original else super().begin(cls, token, rest)
+
+    def made(self, value: Any, token: int) -> Any:
+        return unchanged(self._program.entry.originals[token], value) if token != NEW and self._state else value
 
     def leaf(self, value: Any, token: int) -> Any:
         program = self._program
@@ -116,7 +138,7 @@ class Opening(Builder):
     def by_root(self) -> list[tuple[str, list[Any]]]:
         """The objects of each name."""
         begin, found = 0, []
-        for name, end in zip([*self._program.entry.names, *[SOURCES] * len(self._ends)], self._ends):
+        for name, end in zip(self._program.entry.roots, self._ends):
             found.append((name, self.objects[begin:end]))
             begin = end
         return found
@@ -129,7 +151,7 @@ class Opening(Builder):
 class Given:
     """The constants as objects."""
 
-    __slots__ = ("_own", "fresh", "is_trial", "known", "leaves", "marks", "objects", "values")
+    __slots__ = ("_copies", "_own", "fresh", "is_trial", "known", "leaves", "marks", "objects", "values")
 
     def __init__(self, program: SourceProgram, leaves: Leaves, initial: bool = False) -> None:
         """Before the first step, arrays inside of objects that can't be locked are copies."""
@@ -138,14 +160,50 @@ class Given:
         trial = initial and program.facts.trial
         held = [self._copy(program, leaf) for leaf in leaves[: program.entry.first_const]] if trial else []
         self.is_trial = bool(self._own)
+        self._copies: list[tuple[Any, list[Any], Any, int]] = []
+        """Containers that were made for this call, and what they hold."""
         builder = Opening(program, [*held, *leaves[len(held) :]], ())
-        self.values = builder.roots(program.entry.const_shapes)
+        self.values = self._made(program, builder, [*held, *leaves[len(held) :]])
         self.objects = builder.objects
         level = program.framework.level
         self.fresh = any(level(leaf) > program.level for leaf in leaves if type(leaf) not in SIMPLE)
         """Whether they were made for one call alone."""
         self.known: dict[int, Any] = {id(one): (CONST, place) for place, one in enumerate(self.objects)}
         self.marks = _one_a_memory(program.marks(self.objects), program.framework.memory)
+
+    def _made(self, program: SourceProgram, builder: Opening, leaves: Leaves) -> list[Any]:
+        """The constants: the user's own objects, and copies of those with differentiated values in them."""
+        entry, values = program.entry, []
+        shapes, begin, first = entry.const_shapes, 0, 0
+        copied: list[bool] = []
+        for place, shape in enumerate(shapes):
+            end, last = entry.const_ends[place], entry.const_leaves[place]
+            same = type(shape) is tuple and not any(copied[before] for before in entry.const_needs[place])
+            if same and all(map(is_, leaves[begin:last], entry.given.leaves[begin:last])):
+                builder.keep(entry.given.objects[first:end], first)
+                values.append(entry.const_roots[place][1])
+                builder.skip(last - begin)
+                copied.append(False)
+            else:
+                values += builder.roots([shape])
+                copied.append(type(shape) is tuple)
+                for at in range(first, end) if type(shape) is tuple else ():
+                    one = builder.objects[at]
+                    container = container_of(type(one))
+                    if container is not None and container.mutable:
+                        children, rest = container.parts(one)
+                        self._copies.append((one, list(children), rest, at))
+            begin, first = last, end
+        return values
+
+    def changed(self) -> list[int]:
+        """Which of the copies no longer hold what they held."""
+        found = []
+        for one, before, rest, place in self._copies:
+            children, other = container_of(type(one)).parts(one)  # type: ignore[union-attr]
+            if len(children) != len(before) or not all(map(is_, children, before)) or rest != other:
+                found.append(place)
+        return found
 
     def _copy(self, program: SourceProgram, leaf: Any) -> Any:
         if not program.framework.array(leaf) or program.framework.level(leaf):
@@ -166,6 +224,15 @@ def _one_a_memory(marks: list[Any], memory: Callable[[Any], tuple[int, int, int]
         where = memory(one)
         found.setdefault(place if where is None else ("memory", where[0]), (place, one, mark))
     return list(found.values())
+
+
+def unchanged(original: Any, value: Any) -> Any:
+    """The original of a container that can't change, if the one that was made in its place has the same in it."""
+    container = container_of(type(original))
+    assert container is not None
+    (now, rest), (before, other) = container.parts(value), container.parts(original)
+    same = len(now) == len(before) and all(map(is_, now, before)) and rest == other
+    return original if same else value
 
 
 def _changes(one: Any) -> bool:

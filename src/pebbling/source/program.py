@@ -23,11 +23,13 @@ from ..engine.numpy.hold import hold, release
 from ..errors import SourceError
 from ..loops.frameworks import Framework
 from .agreed import Agreed
-from .entry import SOURCES, Entry, copying
+from .containers import container_of
+from .entry import Entry, copying
 from .escape import codes_in
 from .facts import Facts
 from .graph import SIMPLE, Shape, Taken, is_fixed, shared
 from .guard import Again, Guarded, is_leaf
+from .net import Net
 from .opening import Given, Opening
 from .rewrite import RAISED, RETURNED
 from .suspects import frames_above
@@ -40,6 +42,8 @@ class Quiet(threading.local):
 
     depth = 0
     steps = 0
+    net: Net | None = None
+    """What is known of the innermost step that is running."""
 
 
 QUIET = Quiet()
@@ -75,7 +79,9 @@ class SourceProgram(Guarded):
         entry: Entry,
         width: int,
         stops: bool,
+        net: Net,
     ) -> None:
+        self.net, self.over = net, False
         self._held: dict[int, Any] = {}
         self.facts, self.function, self.framework, self.items, self.entry = facts, function, framework, items, entry
         self.level = max(map(framework.level, [*entry.leaves, *entry.given.leaves]))
@@ -89,8 +95,12 @@ class SourceProgram(Guarded):
         self._call: Callable[[], tuple[Opening, Given]] = nothing_runs
         """The objects of the call that is running."""
         names = {path[0] for path in paths}
-        extra = len(entry.shapes) - len(entry.names)
-        self.copied = [name in names for name in [*entry.names, *[SOURCES] * extra]]
+        self.copied = [name in names for name in entry.roots]
+        self._containers = [
+            (one, container)
+            for one in entry.originals
+            if (container := container_of(type(one))) is not None and container.mutable
+        ]
         entry.check_views(self.written, framework)
         self.mutates = any(self.copied)
         self.count = len(facts.state)
@@ -149,7 +159,7 @@ class SourceProgram(Guarded):
         return [leaf for leaf in self.first if self.framework.array(leaf) and id(leaf) not in theirs]
 
     def names(self, count: int) -> list[str]:
-        shapes = zip([*self.entry.names, *[SOURCES] * count], self.shapes[0][0])
+        shapes = zip(self.entry.roots, self.shapes[0][0])
         found = ["the structure of the state", *[path for name, shape in shapes for path in paths_of(shape, name)]]
         return [*found, *[f"a value of {self.facts.text}"] * (count - len(found))][:count]
 
@@ -168,6 +178,26 @@ class SourceProgram(Guarded):
     # One call of the loop's function.
 
     def _steps(self, state: Leaves, consts: Leaves, start: int, stop: int, emits: list[Any]) -> Any:
+        """Steps ``start … stop-1``; the user's own objects are what they were when they are over."""
+        contents = [(one, container, *container.parts(one)) for one, container in self._containers]
+        contents = [(one, container, list(children), rest) for one, container, children, rest in contents]
+        spots = [(spot, spot.get()) for spot in self.entry.spots]
+        around, QUIET.net = QUIET.net, self.net
+        try:
+            if not self.over:
+                return self._on_objects(state, consts, start, stop, emits)
+            with self.net.as_before():
+                found = self._on_objects(state, consts, start, stop, emits)
+                self._check_replayed()
+                return found
+        finally:
+            QUIET.net = around
+            for spot, content in spots:
+                spot.put(content)
+            for one, container, children, rest in contents:
+                container.fill(one, rest, children)
+
+    def _on_objects(self, state: Leaves, consts: Leaves, start: int, stop: int, emits: list[Any]) -> Any:
         given = self.given
         if start == 0 or given is None or given.leaves is not consts:
             given = Given(self, consts, start == 0)
@@ -182,7 +212,9 @@ class SourceProgram(Guarded):
         carried = dict(zip(entry.carried, roots[count:]))
         args = [carried[name] if name in carried else given.values[self._order[name]] for name in self.facts.consts]
         args += [carried.get(name, emit) for name, emit in zip(self.facts.emits, emits)]
-        extra = roots[count:]
+        extra = roots[count : len(roots) - len(entry.spots)]
+        for spot, content in zip(entry.spots, roots[len(roots) - len(entry.spots) :]):
+            spot.put(content)
         sources = (
             extra[len(entry.carried) :]
             if entry.sources_carried
@@ -203,8 +235,9 @@ class SourceProgram(Guarded):
             self._check_intact(given, opening, marks)
             self._raised(value, opening, given)
         self._check_marks(given, opening, marks)
+        self._check_kept(given, stop > self.reached)
         self.reached = max(self.reached, stop)
-        roots = [*new, *extra]
+        roots = [*new, *extra, *[spot.get() for spot in entry.spots]]
         if flag in (RETURNED, RAISED):
             outs = (*outs, value)
         return flag, *self._closed(opening, given, roots, outs, emits, start, stop)

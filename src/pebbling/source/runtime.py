@@ -12,6 +12,7 @@ from ..errors import SourceError
 from ..loops.frameworks import Framework, framework_of
 from ..loops.runtime import Options, execute
 from ..refusal import Refused, withdraw
+from ..tree.reach import Spot
 from .entry import SOURCES, Entry, private, restorer
 from .escape import check_escape, codes_in
 from .facts import Facts
@@ -20,7 +21,8 @@ from .graph import SIMPLE, UNBOUND, Taken, is_module
 from .guard import Again
 from .items import View, items_of, joined, real, spanned, view_of
 from .lean import LeanProgram
-from .program import QUIET, Sink, SourceProgram
+from .net import Net
+from .program import QUIET, Sink, SourceProgram, running
 from .rewrite import RAISED, RETURNED
 from .watch import Watch
 
@@ -52,13 +54,26 @@ class Call(NamedTuple):
         kept = flag in (RETURNED, RAISED)
         return flag, value, [*new, *[old if kept or one is UNBOUND else one for one, old in zip(last, self.outs)]]
 
-    def entry(self, sources: Sequence[Any], promoted: set[str]) -> Entry:
+    def entry(self, sources: Sequence[Any], promoted: set[str], net: Net | None = None) -> Entry:
         """Which of its objects are state, and which stay; ``promoted`` grows by the constants that must be state."""
+        spots: list[Spot] = []
         while True:
-            entry = Entry(self.facts, self.state, self.consts, self.emits, sources, promoted)
-            if not (shared := _shared(entry, self.facts, self.emits) - promoted):
+            entry = Entry(self.facts, self.state, self.consts, self.emits, sources, promoted, spots)
+            shared = _shared(entry, self.facts, self.emits) - promoted
+            known = len(spots)
+            if net is not None and not shared:
+                written = entry.written_tokens(set(self.facts.written) | self.facts.promoted_paths)
+                spots = net.to_carry(entry, self.facts.spots, written)
+            if not shared and len(spots) == known:
                 return entry
             promoted |= shared
+
+    def net(self, sources: Sequence[Any], promoted: set[str]) -> Net:
+        """What it reaches; ``promoted`` grows by the lists it collects into that are reached in another way too."""
+        named = [*zip([*self.facts.state, *self.facts.consts], [*self.state, *self.consts])]
+        net = Net(self.function, [*named, *[(SOURCES, one) for one in sources]], QUIET.net)
+        promoted |= {name for name, one in zip(self.facts.emits, self.emits) if id(one) in net.known}
+        return net
 
 
 class Runtime:
@@ -122,21 +137,22 @@ class Runtime:
         facts, function, emits = call.facts, call.function, call.emits
         items: Any = items_of(call.iterable, facts.is_for, facts.where)
         stops, width, promoted = facts.stops, facts.width, set(facts.promoted)
-        reached = 0
+        reached, net = 0, call.net(items.sources, promoted)
         for _ in range(_MOST_ATTEMPTS):
-            entry = call.entry(items.sources, promoted)
+            entry = call.entry(items.sources, promoted, net)
             entry.check_copies()
             items.check_apart(entry)
+            net.start(entry)
             lean = entry.is_simple and not facts.captures and framework.execute is None
             kind = LeanProgram if lean else SourceProgram
-            program = kind(facts, function, framework, items, entry, width, stops)
+            program = kind(facts, function, framework, items, entry, width, stops, net)
             program.reached, program.watched = reached, facts.watched
             _make_private(program)
             try:
-                with Watch(function, program):
+                with Watch(net, program, running()):
                     outcome = execute(program, program.first, list(entry.given.leaves), call.options)
             except TypeError as error:
-                program.close()
+                self._give_up(program)
                 if "pickle" in str(error):
                     raise SourceError(
                         f"{facts.where}: an object of the state can't be copied ({error}), and snapshots "
@@ -145,32 +161,43 @@ class Runtime:
                     ) from error
                 raise
             except (Again, Refused) as error:
+                self._give_up(program)
                 again = error.error if isinstance(error, Refused) else error
                 if not isinstance(again, Again):
-                    program.close()
                     raise
                 withdraw(again)
-                if not self._learned(again, facts, promoted):
+                if not self._learned(again, facts, promoted, entry):
                     stops, width = stops or again.stops, max(width, again.width)
+                net.learn(again.spots)
                 reached = program.reached
-                program.close()
                 _check_untouched(program, again)
                 continue
             except BaseException:
-                program.close()
+                self._give_up(program)
                 raise
             facts.width = max(facts.width, program.width if width else 0)
+            program.over = True
             return finish(program, outcome, call.outs, emits)
         raise SourceError(f"{facts.where}: what this loop changes is not to be found out: use pebbling.loop")
 
-    def _learned(self, again: Again, facts: Facts, promoted: set[str]) -> bool:
+    def _give_up(self, program: SourceProgram) -> None:
+        """Let go of arrays, and leave everything as it was before the loop."""
+        program.close()
+        program.net.before.put_back()
+
+    def _learned(self, again: Again, facts: Facts, promoted: set[str], entry: Entry) -> bool:
         """Remember what a run has found out about a loop; whether it concerns names."""
-        if not again.names:
+        spots = {spot.words for spot in again.spots}
+        if not again.names and not again.consts and not spots:
             return False
         paths = {(name,) for name in again.names}
-        if paths <= facts.promoted_paths and again.consts <= promoted:
-            raise SourceError(f"{again}: write into a copy of it (x = x.copy())") from again
+        carried = again.consts <= {*promoted, *entry.names} and spots <= facts.spots
+        if paths <= facts.promoted_paths and carried:
+            if again.names:
+                raise SourceError(f"{again}: write into a copy of it (x = x.copy())") from again
+            raise SourceError(str(again)) from again
         facts.promoted_paths |= paths
+        facts.spots |= spots
         promoted |= again.consts
         facts.promoted |= again.consts - {SOURCES}
         return True

@@ -21,17 +21,19 @@ them for others.
 from __future__ import annotations
 
 import dis
+import functools
 import gc
 import linecache
 import os
+import random
 import re
 import sys
 import sysconfig
 import types
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -40,20 +42,20 @@ MOST = 20_000
 _PATHS = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 _PATHS.add(os.path.dirname(os.path.dirname(__file__)))
 _LIBRARIES = (*[os.path.join(path, "") for path in _PATHS if path], "<frozen", "<__array_function__")
-_ENDS: tuple[Any, ...] = (
-    ModuleType,
-    str,
-    bytes,
-    int,
-    float,
-    complex,
-    np.ndarray,
-    np.generic,
-    CodeType,
-    types.FrameType,
+_OF_LANGUAGE: tuple[Any, ...] = (
+    *(types.FrameType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, np.ufunc),
+    *(np.dtype, types.GetSetDescriptorType, types.MemberDescriptorType, type(None), types.TracebackType),
 )
-_ENDS += (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, np.ufunc, np.dtype)
-_ENDS += (types.GetSetDescriptorType, types.MemberDescriptorType, type(None), types.TracebackType)
+_LEAST = frozenset({str, bytes, int, float, complex, bool, type(None), np.float64, np.int64, CodeType})
+_ENDS: tuple[Any, ...] = (ModuleType, *_LEAST, np.ndarray, np.generic, *_OF_LANGUAGE)
+_LEAVES = (np.ndarray, set, bytearray, np.random.Generator, np.random.RandomState, random.Random)
+_MEMOS = type(functools.lru_cache(len))
+_FRAMEWORKS = frozenset({"pebbling", "jax", "jaxlib", "autograd", "torch"})
+_STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "STORE_DEREF", "DELETE_DEREF"})
+_BEHIND_THE_BACK = frozenset(
+    {"setattr", "delattr", "globals", "vars", "exec", "eval", "__dict__", "__setattr__", "update_wrapper", "modules"}
+)
+ANY = "*"
 _OF_CLASSES = frozenset(
     {"__doc__", "__module__", "__dict__", "__weakref__", "__annotations__", "__qualname__", "__slots__"}
     | {"__dataclass_fields__", "__dataclass_params__", "__match_args__", "__parameters__", "__orig_bases__"}
@@ -69,11 +71,6 @@ class Spot:
     def __init__(self, holder: Any, name: str, words: str) -> None:
         self.holder, self.name, self.words = holder, name, words
 
-    @property
-    def key(self) -> tuple[int, str]:
-        """The same for the same place."""
-        return id(self.holder), self.name
-
     def get(self) -> Any:
         """What is there; ``ABSENT`` if nothing is."""
         if isinstance(self.holder, dict):
@@ -88,17 +85,24 @@ class Spot:
         return getattr(self.holder, self.name)
 
     def put(self, value: Any) -> None:
-        """Put something there."""
-        if isinstance(self.holder, dict):
-            if value is ABSENT:
-                self.holder.pop(self.name, None)
-            else:
-                self.holder[self.name] = value
-        elif value is ABSENT:
-            if self.get() is not ABSENT:
-                delattr(self.holder, self.name if not isinstance(self.holder, types.CellType) else "cell_contents")
+        """Put something there; ``ABSENT`` takes away what is there."""
+        if value is ABSENT:
+            self.remove()
+        elif isinstance(self.holder, dict):
+            self.holder[self.name] = value
         else:
-            setattr(self.holder, self.name if not isinstance(self.holder, types.CellType) else "cell_contents", value)
+            setattr(self.holder, self._attribute, value)
+
+    def remove(self) -> None:
+        """Take away what is there."""
+        if isinstance(self.holder, dict):
+            self.holder.pop(self.name, None)
+        elif self.get() is not ABSENT:
+            delattr(self.holder, self._attribute)
+
+    @property
+    def _attribute(self) -> str:
+        return "cell_contents" if isinstance(self.holder, types.CellType) else self.name
 
 
 class Absent:
@@ -121,46 +125,67 @@ HANDLERS = f"{GENERATED}_handlers"
 class Reach:
     """A walk from functions and objects; iterating gives the spots, each once."""
 
-    def __init__(self, values: Iterable[Any], passed: Iterable[Any] = ()) -> None:
-        """``passed`` are functions whose own closures are somebody else's affair, since they are taken apart."""
-        self._waiting: list[Any] = list(values)
-        self._passed = {id(one) for one in passed}
-        self._seen: dict[int, Any] = {}
+    def __init__(self, values: Iterable[Any], known: Mapping[int, Any] | None = None) -> None:
+        """``known`` has what an earlier walk has met, by id: it is not walked again."""
+        self._waiting: list[tuple[Any, Any]] = [(one, place) for place, one in enumerate(values)]
+        self._known: Mapping[int, Any] = {} if known is None else known
+        self.met: dict[int, Any] = {}
+        """All objects met so far but arrays, by id."""
+        self.leaves: list[tuple[Any, Spot | int]] = []
+        """Arrays, sets and generators of random numbers, with where the walk to them began, each time."""
+        self.came_from: dict[int, Spot | int] = {}
+        """Where the walk to an object began: at a spot, or at one of the values, by its place."""
         self.codes: list[CodeType] = []
-        """The code of the functions met so far."""
+        """The code of the functions met so far, without that of libraries."""
+        self._spots: set[tuple[int, str]] = set()
 
     def __iter__(self) -> Iterator[Spot]:
-        seen, waiting = self._seen, self._waiting
-        while waiting and len(seen) < MOST:
-            one = waiting.pop()
-            if isinstance(one, _ENDS) or id(one) in seen:
+        met, waiting, known = self.met, self._waiting, self._known
+        while waiting and len(met) < MOST:
+            one, begin = waiting.pop()
+            followed = _is_followed(type(one))
+            if followed or isinstance(one, _LEAVES):
+                self.leaves.append((one, begin))
+            key = id(one)
+            if key in met or key in known:
                 continue
-            seen[id(one)] = one
+            if isinstance(one, BuiltinFunctionType) and not isinstance(one.__self__, ModuleType | type):
+                self._wait([one.__self__], begin)
+            if followed or isinstance(one, _ENDS):
+                continue
+            met[key], self.came_from[key] = one, begin
             if isinstance(one, FunctionType):
                 if not is_library(one.__code__.co_filename):
-                    yield from self._of_function(one)
+                    yield from self._of_function(one, begin)
                 elif one.__closure__ or hasattr(one, "__wrapped__"):
-                    waiting += gc.get_referents(one.__closure__, one.__dict__)
+                    self._wait(gc.get_referents(one.__closure__, one.__dict__), begin)
             elif isinstance(one, type):
                 if not of_library(one):
-                    yield from self._of_class(one)
+                    yield from self._of_class(one, begin)
+            elif isinstance(one, _MEMOS):
+                self._wait([one.__wrapped__], begin)  # that it remembers makes no difference to what it gives
             else:
-                waiting += gc.get_referents(one)
+                self._wait(gc.get_referents(one), begin)
 
-    def _of_function(self, function: FunctionType) -> Iterator[Spot]:
+    def _wait(self, objects: Iterable[Any], begin: Spot | int) -> None:
+        self._waiting += [(one, begin) for one in objects if type(one) not in _LEAST]
+
+    def _of_function(self, function: FunctionType, begin: Spot | int) -> Iterator[Spot]:
         code, name = function.__code__, function.__name__
         self.codes.append(code)
         if function.__defaults__:
-            yield self._met(Spot(function, "__defaults__", f"the defaults of {name}"))
+            yield from self._spot(function, "__defaults__", f"the defaults of {name}")
         if function.__kwdefaults__:
-            yield self._met(Spot(function, "__kwdefaults__", f"the defaults of {name}"))
+            yield from self._spot(function, "__kwdefaults__", f"the defaults of {name}")
         for attribute in function.__dict__:
             if attribute != "__wrapped__" and not attribute.startswith(GENERATED):
-                yield self._met(Spot(function.__dict__, attribute, f"{name}.{attribute}"))
-        if id(function) not in self._passed:
-            for variable, cell in zip(code.co_freevars, function.__closure__ or ()):
-                if not variable.startswith(GENERATED):
-                    yield self._met(Spot(cell, "", f"{variable} of {name}"))
+                yield from self._spot(function.__dict__, attribute, f"{name}.{attribute}")
+        if hasattr(function, "__wrapped__"):
+            self._wait([function.__wrapped__], begin)
+        for variable, cell in zip(code.co_freevars, function.__closure__ or ()):
+            if not variable.startswith(GENERATED) and id(cell) not in self.met:
+                self.met[id(cell)], self.came_from[id(cell)] = cell, begin
+                yield from self._spot(cell, variable, f"{variable} of {name}")
         names = names_in(code)
         for used in names:
             if used in function.__globals__:
@@ -168,30 +193,52 @@ class Reach:
                 if isinstance(value, ModuleType):
                     yield from self._of_module(value, names)
                 else:
-                    yield self._met(Spot(function.__globals__, used, f"the global {used}"))
+                    yield from self._spot(function.__globals__, used, f"the global {used}")
+        for used in stored_in(code) & names - function.__globals__.keys():
+            yield from self._spot(function.__globals__, used, f"the global {used}")
 
     def _of_module(self, module: ModuleType, used: frozenset[str]) -> Iterator[Spot]:
         if is_library(getattr(module, "__file__", None)):
             return
         for name in used & vars(module).keys():
             if not isinstance(vars(module)[name], ModuleType):
-                yield self._met(Spot(vars(module), name, f"{module.__name__}.{name}"))
+                yield from self._spot(vars(module), name, f"{module.__name__}.{name}")
 
-    def _of_class(self, cls: type) -> Iterator[Spot]:
-        self._waiting += cls.__bases__
+    def _of_class(self, cls: type, begin: Spot | int) -> Iterator[Spot]:
+        self._wait(cls.__bases__, begin)
         if type(cls) is not type:
-            self._waiting.append(type(cls))
+            self._wait([type(cls)], begin)
         for name, value in list(vars(cls).items()):
             if name in _OF_CLASSES or name.startswith("_abc"):
                 continue
             if isinstance(value, FunctionType | staticmethod | classmethod | property):
-                self._waiting.append(value)
-            elif not isinstance(value, _ENDS[9:]):
-                yield self._met(Spot(cls, name, f"{cls.__name__}.{name}"))
+                self._wait([value], begin)
+            elif not isinstance(value, _OF_LANGUAGE):
+                yield from self._spot(cls, name, f"{cls.__name__}.{name}")
 
-    def _met(self, place: Spot) -> Spot:
-        self._waiting.append(place.get())
-        return place
+    def _spot(self, holder: Any, name: str, words: str) -> Iterator[Spot]:
+        if (id(holder), name) not in self._spots:
+            self._spots.add((id(holder), name))
+            spot = Spot(holder, name, words)
+            self._waiting.append((spot.get(), spot))
+            yield spot
+
+
+def _is_followed(cls: type) -> bool:
+    """Whether values of a class are followed by a derivative: behind them is all that has been computed."""
+    package = cls.__module__.partition(".")[0]
+    return package in _FRAMEWORKS and (package != "torch" or "Tensor" in {base.__name__ for base in cls.__mro__})
+
+
+@lru_cache(4096)
+def stored_in(code: CodeType) -> frozenset[str]:
+    """The names and attributes that code binds outside of its own variables; ``ANY`` if it could be any."""
+    found = {one.argval for one in dis.get_instructions(code) if one.opname in _STORES}
+    found |= {ANY} if _BEHIND_THE_BACK & {*code.co_names, *code.co_varnames} else set()
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            found |= stored_in(one)
+    return frozenset(found)
 
 
 @lru_cache(4096)

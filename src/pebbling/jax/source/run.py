@@ -52,7 +52,7 @@ def run(call: Call) -> tuple[Any, ...]:
         rows = rows_of(view, call.facts.where)
     loop = _Loop(call, view, rows)
     try:
-        with Watch(call.function, loop):  # type: ignore[arg-type]
+        with Watch(loop.net, loop):  # type: ignore[arg-type]
             for _ in range(_MOST_ATTEMPTS):
                 with suppress(Again):
                     outcome = loop.attempt()
@@ -83,7 +83,10 @@ class _Loop:
 
     def __init__(self, call: Call, view: Any, rows: Rows | None) -> None:
         self.call, self.facts, self.view, self.rows = call, call.facts, view, rows
-        self.entry = call.entry([] if view is None else view.sources, set())
+        sources = [] if view is None else view.sources
+        self.entry = call.entry(sources, set())
+        self.net = call.net(sources, set())
+        self.net.start(self.entry)
         self.budget = _budget(call)
         self.step = Step(call, self.entry, known=rows is not None or (view is None and call.test is None))
         self.traced: Traced | None = None
