@@ -244,8 +244,7 @@ class Passage:
 
     def _written(self, error: ValueError, frame: FrameType) -> Exception | None:
         """What to say of a write into an array that is locked: ``None`` if the user has locked it."""
-        shelf = self.shelf
-        if not any(shelf.is_locked(key) or is_held(key) for near in arrays_near(frame) for key in near):
+        if not any(is_held(key) for near in arrays_near(frame) for key in near):
             return None
         return self.program.written_into(error, frame)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ..engine.numpy.hold import unlock
+from ..engine.numpy.hold import Lock, hold, release
 from ..tree import kind_of
 from ..tree.leaves import OTHER
 from .frameworks import Framework
@@ -30,7 +30,7 @@ class Shelf:
         """``written`` are the positions of the leaves that the step writes into."""
         self._framework, self.written = framework, frozenset(written)
         self._slots: dict[int, list[Any]] = {}
-        self._locks: dict[int, list[Any]] = {}
+        self._locks: dict[int, _Held] = {}
 
     def put(self, slot: int, state: Sequence[Any]) -> None:
         """Keep a state; who gave it may go on with it."""
@@ -56,44 +56,31 @@ class Shelf:
     def take(self, slot: int) -> list[Any]:
         """A state, out of its slot."""
         state = self._slots.pop(slot)
-        for leaf in state:
-            if type(leaf) is ndarray:
+        for position, leaf in enumerate(state):
+            if type(leaf) is ndarray and position not in self.written:
                 self._unlock(leaf)
         return state
 
     def lock(self, leaf: ndarray) -> None:
-        """Make an array read-only until the shelf is done with it."""
+        """Make an array read-only until the shelf is done with it, and whoever else needs it as it is."""
         entry = self._locks.get(id(leaf))
-        if entry is not None:
-            entry[1] += 1
-        elif leaf.flags.writeable:
-            leaf.flags.writeable = False
-            self._locks[id(leaf)] = [leaf, 1]
-        if type(leaf.base) is ndarray:
-            self.lock(leaf.base)
+        if entry is None:
+            entry = self._locks[id(leaf)] = _Held(leaf)
+        entry.count += 1
 
     def _unlock(self, leaf: ndarray) -> None:
-        # A view becomes writable only after the array it looks into.
-        if type(leaf.base) is ndarray:
-            self._unlock(leaf.base)
-        entry = self._locks.get(id(leaf))
-        if entry is not None:
-            entry[1] -= 1
-            if entry[1] == 0:
-                del self._locks[id(leaf)]
-                unlock(leaf)
-
-    def is_locked(self, key: int) -> bool:
-        """Whether the array with that id is one that the shelf has locked."""
-        return key in self._locks
+        entry = self._locks[id(leaf)]
+        entry.count -= 1
+        if entry.count == 0:
+            del self._locks[id(leaf)]
+            release(entry.locks)
 
     def clear(self) -> None:
         """Let go of everything."""
         self._slots.clear()
-        locked = [leaf for leaf, _ in self._locks.values()]
+        for entry in self._locks.values():
+            release(entry.locks)
         self._locks.clear()
-        for leaf in sorted(locked, key=_depth):
-            unlock(leaf)
 
     def __del__(self) -> None:
         if self._locks:
@@ -109,8 +96,12 @@ class Shelf:
 _UNCHANGING = frozenset({float, int, bool, np.float64, np.float32, type(None), str})
 
 
-def _depth(array: Any) -> int:
-    depth = 0
-    while type(array) is ndarray:
-        array, depth = array.base, depth + 1
-    return depth
+class _Held:
+    """An array, and how many slots have it. Loops inside of the step, and tapes, may hold it as well."""
+
+    __slots__ = ("count", "leaf", "locks")
+
+    def __init__(self, leaf: ndarray) -> None:
+        self.leaf, self.count = leaf, 0
+        self.locks: dict[int, Lock] = {}
+        hold(self.locks, leaf)

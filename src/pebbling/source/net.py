@@ -61,16 +61,16 @@ class Moment:
         spots: Iterable[Spot],
         containers: Iterable[tuple[Any, Container, Owner]],
         sets: Iterable[tuple[Any, Owner]],
-        named: Iterable[Any],
+        named: Iterable[tuple[Any, Collection[str]]],
     ) -> None:
-        """``named`` are functions and classes, which can get new attributes."""
+        """``named`` are functions and classes, which can get new attributes, and those that they may get."""
         self.spots = [(spot, spot.get()) for spot in spots]
         self.contents = []
         for one, container, owner in containers:
             children, rest = container.parts(one)
             self.contents.append(Content(one, container, owner, list(children), rest))
         self.sets = [(one, type(one)(one), owner) for one, owner in sets]
-        self.named = [(one, frozenset(vars(one))) for one in named]
+        self.named = [(one, vars(one).keys() | free) for one, free in named]
 
     def changed(self, stored: Collection[str]) -> list[Owner]:
         """Where something is not as it was; of the spots, those whose names some code binds are looked at."""
@@ -87,7 +87,7 @@ class Moment:
         return [
             _attribute(one, name)
             for one, names in self.named
-            if len(vars(one)) != len(names)
+            if not vars(one).keys() <= names
             for name in vars(one).keys() - names
         ]
 
@@ -163,12 +163,15 @@ class Net:
         met, carried = _met(entry), {id(spot) for spot in entry.spots}
         self.carries = bool(carried)
         spots = [spot for spot in self.spots if id(spot) not in carried and not met(spot.holder)]
+        free: dict[int, set[str]] = {}
+        for spot in entry.spots:
+            free.setdefault(id(spot.holder), set()).add(spot.name)
         instances = {id(one.__dict__) for one, _, _ in self.loose if type(one) not in _PLAIN and hasattr(one, "__dict__")}
         self.before = Moment(
             spots,
             [part for part in self.loose if not met(part[0]) and id(part[0]) not in instances],
             [pair for pair in self.leaves if isinstance(pair[0], _SETS) and not met(pair[0])],
-            self.named if self.stored else (),
+            [(one, free.get(id(_holder(one)), ())) for one in self.named] if self.stored else (),
         )
         named = ANY in self.stored or any(spot.name in self.stored for spot in spots)
         self.live = bool(named or self.before.contents or self.before.sets)
@@ -210,8 +213,13 @@ def _is_own(one: Any) -> bool:
     return isinstance(one, type) and not of_library(one)
 
 
+def _holder(one: Any) -> Any:
+    """Who holds the attributes of a function or a class."""
+    return one if isinstance(one, type) else vars(one)
+
+
 def _attribute(one: Any, name: str) -> Spot:
-    return Spot(one if isinstance(one, type) else vars(one), name, f"{one.__name__}.{name}")
+    return Spot(_holder(one), name, f"{one.__name__}.{name}")
 
 
 _PLAIN = frozenset({list, dict})

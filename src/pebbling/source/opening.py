@@ -178,16 +178,17 @@ class Given:
         copied: list[bool] = []
         for place, shape in enumerate(shapes):
             end, last = entry.const_ends[place], entry.const_leaves[place]
-            same = type(shape) is tuple and not any(copied[before] for before in entry.const_needs[place])
-            if same and all(map(is_, leaves[begin:last], entry.given.leaves[begin:last])):
+            whole = type(shape) is tuple and len(shape) == 4
+            same = all(map(is_, leaves[begin:last], entry.given.leaves[begin:last]))
+            same = same and not any(copied[before] for before in entry.const_needs[place])
+            copied.append(not same)
+            if whole and same:
                 builder.keep(entry.given.objects[first:end], first)
                 values.append(entry.const_roots[place][1])
                 builder.skip(last - begin)
-                copied.append(False)
             else:
                 values += builder.roots([shape])
-                copied.append(type(shape) is tuple)
-                for at in range(first, end) if type(shape) is tuple else ():
+                for at in range(first, end) if whole else ():
                     one = builder.objects[at]
                     container = container_of(type(one))
                     if container is not None and container.mutable:

@@ -19,6 +19,8 @@ from ..tree.reach import GENERATED
 RUNTIME = GENERATED
 """The name by which generated code reaches what runs its loops; generated names begin with it."""
 _OUTER = f"{RUNTIME}_outer"
+_SELF = f"{RUNTIME}_self"
+"""The function itself, while it is compiled: by its own name it reaches what goes by that name where it is called."""
 
 
 def parse(function: FunctionType) -> ast.FunctionDef:
@@ -62,7 +64,7 @@ def refuse(function: Any, line: int, reason: str, way_out: str) -> NoReturn:
 
 def build(function: FunctionType, tree: ast.FunctionDef, runtime: Any) -> FunctionType:
     """The function that a tree defines, in the place of ``function``; ``runtime`` is what its loops call."""
-    tree.decorator_list, tree.returns = [], None
+    tree.decorator_list, tree.returns, tree.name = [], None, _SELF
     for arg in _arguments(tree.args):
         arg.annotation = None
     tree.args.kw_defaults = [None if default is None else ast.Constant(None) for default in tree.args.kw_defaults]
@@ -131,7 +133,7 @@ def _inner(code: CodeType, name: str) -> CodeType:
 def _named(code: CodeType, function: FunctionType) -> CodeType:
     """Code whose parts go by the function's own name in tracebacks."""
     consts = tuple(_named(one, function) if isinstance(one, CodeType) else one for one in code.co_consts)
-    prefix = f"{_OUTER}.<locals>.{function.__code__.co_name}"
+    prefix = f"{_OUTER}.<locals>.{_SELF}"
     qualname = code.co_qualname.replace(prefix, function.__qualname__, 1)
     if code.co_name.startswith(RUNTIME):
         return code.replace(co_consts=consts, co_name=function.__name__, co_qualname=function.__qualname__)

@@ -17,7 +17,7 @@ from .entry import SOURCES, Entry, private, restorer
 from .escape import check_escape, codes_in
 from .facts import Facts
 from .finish import finish
-from .graph import SIMPLE, UNBOUND, Taken, is_module
+from .graph import FIXED, SIMPLE, UNBOUND, Taken, is_module
 from .guard import Again
 from .items import View, items_of, joined, real, spanned, view_of
 from .lean import LeanProgram
@@ -86,6 +86,9 @@ class Runtime:
         self._outer = {loop.parent for loop in facts}
         self.listeners: list[Callable[[Facts], None]] = []
         """Told of every loop that runs without a derivative; for ``explain``."""
+
+    def __deepcopy__(self, memo: Any) -> Runtime:
+        return self  # what it knows of the loops belongs to no step of any
 
     def view(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """``zip``, ``enumerate``, ``reversed`` or ``range`` at the head of a loop."""
@@ -275,3 +278,6 @@ def _check_untouched(program: SourceProgram, again: Again) -> None:
     for leaf in program.entry.leaves:
         if hasattr(leaf, "__next__"):
             raise SourceError(f"{again}, and {leaf!r} has gone on in the meantime: use a list in place of it")
+
+
+FIXED.add(Runtime)

@@ -113,16 +113,6 @@ def release(held: dict[int, Lock]) -> None:
         progress = len(_waiting) < before
 
 
-def unlock(array: np.ndarray) -> None:
-    """Make an array writable that somebody else has locked: at once, or when the one it looks into is released."""
-    try:
-        array.flags.writeable = True
-    except ValueError:
-        lock = Lock(array, _forget)
-        lock.key, lock.count = id(array), 0
-        _waiting.append(_locks.setdefault(lock.key, lock))
-
-
 def _unlocked(lock: Lock) -> bool:
     array = lock()
     if array is None or lock.count > 0:
