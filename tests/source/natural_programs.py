@@ -3,7 +3,7 @@
 Each is a function of one array of four numbers. Nothing in them was written with loops that are replayed in mind.
 """
 
-# ruff: noqa: B006, B007, B023, E731, RUF012, PLW0602, PLW0603
+# ruff: noqa: B006, B007, C408, C417, RUF012, SIM105
 
 from __future__ import annotations
 

@@ -93,11 +93,15 @@ class Passage:
 
     def sweep(self) -> None:
         """Run the loop to its end and lay the snapshots of its schedule; ``state`` is then the final one."""
-        with Region(self._written, self._watch):
-            if isinstance(self.schedule, Online) and self.program.length is None:
-                self._sweep_online(self.schedule)
-            else:
-                self._sweep_planned()
+        try:
+            with Region(self._written, self._watch):
+                if isinstance(self.schedule, Online) and self.program.length is None:
+                    self._sweep_online(self.schedule)
+                else:
+                    self._sweep_planned()
+        except BaseException:
+            self.shelf.clear()
+            raise
         if self.replays.on:
             self.see(self.steps, self.state)
         refuse_traced(self.framework, self.program, [*self.state, *self.outs], self._name, self.level)

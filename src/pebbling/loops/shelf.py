@@ -30,7 +30,7 @@ class Shelf:
         """``written`` are the positions of the leaves that the step writes into."""
         self._framework, self.written = framework, frozenset(written)
         self._slots: dict[int, list[Any]] = {}
-        self._locks: dict[int, _Held] = {}
+        self._locks: dict[int, _LockedLeaf] = {}
 
     def put(self, slot: int, state: Sequence[Any]) -> None:
         """Keep a state; who gave it may go on with it."""
@@ -65,7 +65,7 @@ class Shelf:
         """Make an array read-only until the shelf is done with it, and whoever else needs it as it is."""
         entry = self._locks.get(id(leaf))
         if entry is None:
-            entry = self._locks[id(leaf)] = _Held(leaf)
+            entry = self._locks[id(leaf)] = _LockedLeaf(leaf)
         entry.count += 1
 
     def _unlock(self, leaf: ndarray) -> None:
@@ -96,7 +96,7 @@ class Shelf:
 _UNCHANGING = frozenset({float, int, bool, np.float64, np.float32, type(None), str})
 
 
-class _Held:
+class _LockedLeaf:
     """An array, and how many slots have it. Loops inside of the step, and tapes, may hold it as well."""
 
     __slots__ = ("count", "leaf", "locks")

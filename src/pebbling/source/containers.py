@@ -91,7 +91,7 @@ def _extended(elements: Container) -> Container:
 
 
 @lru_cache(4096)
-def _slots(cls: type) -> tuple[str, ...]:
+def _slots(cls: Any) -> tuple[str, ...]:
     found: list[str] = []
     for base in cls.__mro__:
         slots = vars(base).get("__slots__", ())
@@ -100,6 +100,11 @@ def _slots(cls: type) -> tuple[str, ...]:
             private = name.startswith("__") and not name.endswith("__")
             found.append(f"_{owner}{name}" if private else name)
     return tuple([name for name in found if name not in ("__dict__", "__weakref__")])
+
+
+def _slots_of(value: Any) -> tuple[str, ...]:
+    cls: Any = type(value)
+    return _slots(cls)
 
 
 def _held(value: Any) -> dict[str, Any] | None:
@@ -122,13 +127,13 @@ _EMPTY = object()
 
 def _attributes(value: Any) -> tuple[list[Any], tuple[str, ...]]:
     held = _held(value) or {}
-    slots = [(name, one) for name in _slots(type(value)) if (one := _slot(value, name)) is not _EMPTY]
+    slots = [(name, one) for name in _slots_of(value) if (one := _slot(value, name)) is not _EMPTY]
     return [*[one for _, one in slots], *held.values()], (*[name for name, _ in slots], *held)
 
 
 def _set_attributes(value: Any, names: tuple[str, ...], children: Sequence[Any]) -> None:
     held = _held(value)
-    slots = _slots(type(value))
+    slots = _slots_of(value)
     if held is not None:
         held.clear()
     for name in slots:
@@ -229,7 +234,9 @@ _DEFAULT = Container(
     lambda cls, rest: defaultdict.__new__(cls),
     _fill_default,
 )
-_TUPLE = Container(lambda value: (tuple.__getitem__(value, _ALL), None), None, lambda cls, _, children: tuple(children), mutable=False)
+_TUPLE = Container(
+    lambda value: (tuple.__getitem__(value, _ALL), None), None, lambda cls, _, children: tuple(children), mutable=False
+)
 _NAMED = Container(
     lambda value: (value, None), None, lambda cls, _, children: tuple.__new__(cls, children), mutable=False
 )

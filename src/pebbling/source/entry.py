@@ -95,7 +95,9 @@ class Entry:
         self.most = len(self.leaves) + len(held)
         self.given = Taken({id(one): (OUTSIDE, token) for token, one in enumerate(self.originals)}, fresh=True)
         self.const_roots = [*held, *self.const_roots]
-        self.const_shapes, self.const_ends, self.const_leaves = [], [], []
+        self.const_shapes: list[Any] = []
+        self.const_ends: list[int] = []
+        self.const_leaves: list[int] = []
         self.const_needs: list[set[int]] = []
         """For each constant, the earlier ones with an object that it reaches too."""
         for _, value in self.const_roots:

@@ -185,14 +185,6 @@ def _check_function(function: FunctionType, tree: ast.FunctionDef, known: set[st
                 f"{node.func.id}() reads or binds names behind the back of the source",
                 "name the variables, or move the call into a function of its own",
             )
-    rebound = sorted(Uses(tree.body).rebound & known)
-    if rebound:
-        refuse(
-            function,
-            tree.lineno,
-            f"an inner function of {tree.name} rebinds {', '.join(rebound)} (nonlocal), which a replay would repeat",
-            "return the new value from the inner function and assign it in the loop",
-        )
 
 
 def _check_loop(
@@ -205,6 +197,14 @@ def _check_loop(
             loop.lineno,
             f"the loop rebinds {name}, which is declared global or nonlocal, and a replay would do so again",
             f"use a local variable in the loop and assign {name} after it",
+        )
+    rebound = sorted(Uses(tree.body).rebound & known & (uses.stores | uses.loads))
+    if rebound:
+        refuse(
+            function,
+            loop.lineno,
+            f"the loop uses {', '.join(rebound)}, which an inner function of {tree.name} rebinds (nonlocal)",
+            "return the new value from the inner function and assign it in the loop",
         )
     outside = _captured_outside(tree, loop)
     for name in sorted(uses.stores & outside):

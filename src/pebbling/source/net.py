@@ -10,7 +10,7 @@
 A replay is right if a step depends on nothing but what the loop carries and what stays as it is. So everything
 that the loop's code can reach (``tree.reach``) is looked at after each step of the first sweep: whether the
 containers have the same contents, by identity, and the spots (globals, defaults, attributes of classes and functions,
-cells) hold the same. What has changed is carried from then on: the run begins anew (``Again``), with all of it put back.
+cells) hold the same. What has changed is carried from then on: the run begins anew (``Again``), all of it put back.
 So it costs a little for each container that a loop could change and does not name, and nothing where there is none.
 
 Replays find what is not carried as it was when the loop began, whatever the program has done with it since, and must
@@ -53,7 +53,7 @@ class Content(NamedTuple):
         return len(children) == len(self.children) and all(map(is_, children, self.children)) and rest == self.rest
 
 
-class Moment:
+class Contents:
     """What some spots, containers and sets hold at one moment."""
 
     def __init__(
@@ -111,6 +111,9 @@ class Moment:
 class Net:
     """The spots and the containers that a loop reaches; those that it does not carry are watched."""
 
+    carries: bool = False
+    """Whether the loop carries spots."""
+
     def __init__(self, function: Any, named: Sequence[tuple[str, Any]], around: Net | None = None) -> None:
         """``around`` is the net of the step that the loop runs in: what it knows is not walked again."""
         around = None if around is None or around.carries else around
@@ -132,8 +135,7 @@ class Net:
             self.leaves, self.named = [*around.leaves, *self.leaves], [*around.named, *self.named]
             self.stored |= around.stored
             self.known = {**around.known, **reach.met}
-        self.carries = False
-        self.before = Moment((), (), (), ())
+        self.before = Contents((), (), (), ())
         self.live = False
         """Whether there is something that could change from step to step."""
         self.idle = True
@@ -166,8 +168,10 @@ class Net:
         free: dict[int, set[str]] = {}
         for spot in entry.spots:
             free.setdefault(id(spot.holder), set()).add(spot.name)
-        instances = {id(one.__dict__) for one, _, _ in self.loose if type(one) not in _PLAIN and hasattr(one, "__dict__")}
-        self.before = Moment(
+        instances = {
+            id(one.__dict__) for one, _, _ in self.loose if type(one) not in _PLAIN and hasattr(one, "__dict__")
+        }
+        self.before = Contents(
             spots,
             [part for part in self.loose if not met(part[0]) and id(part[0]) not in instances],
             [pair for pair in self.leaves if isinstance(pair[0], _SETS) and not met(pair[0])],
@@ -188,7 +192,7 @@ class Net:
         if not before.changed((ANY,)):
             yield
             return
-        now = Moment(
+        now = Contents(
             [*[spot for spot, _ in before.spots], *before.new()],  # type: ignore[list-item]
             [one[:3] for one in before.contents],
             [(one, owner) for one, _, owner in before.sets],

@@ -56,7 +56,7 @@ class Opening(Builder):
 
     def keep(self, objects: Sequence[Any], first: int) -> None:
         """Take objects as they are; ``first`` is the token of the first of them."""
-        for token, one in enumerate(objects, first):
+        for one in objects:
             if type(one) is ndarray:
                 self._program.hold(one)
                 self._ids.add(id(one))

@@ -56,9 +56,15 @@ class Watch:
     ) -> None:
         if self.inner or kind is not None:
             return
-        for (one, words), digest, module in zip(self.opaque, self.digests, self.modules):
-            if digest != _digest(one) or module != _attributes(one):
-                self._refuse(f"{words} holds {type(one).__name__}, which is changed by the loop, without its being seen")
+        for (one, words), digest, before in zip(self.opaque, self.digests, self.modules):
+            after = _attributes(one)
+            for name in before.keys() | after.keys():
+                if before.get(name) is not after.get(name):
+                    self._refuse(f"{name} is changed by the loop or by a function that it calls")
+            if digest != _digest(one):
+                self._refuse(
+                    f"{words} holds {type(one).__name__}, which is changed by the loop, without its being seen"
+                )
         for owner in self.net.before.changed(("*",)):
             words = owner.words if isinstance(owner, Spot) else owner
             self._refuse(f"{words} is changed by the loop or by a function that it calls")
@@ -73,12 +79,17 @@ class Watch:
         )
 
 
-def _attributes(one: Any) -> list[tuple[str, int]]:
+def _attributes(one: Any) -> dict[str, Any]:
     """The attributes of a module of torch and of its parts, but for those that are torch's own."""
     if not is_module(one):
-        return []
+        return {}
     own = [part for part in one.modules() if not type(part).__module__.startswith("torch.nn.modules")]
-    return [(name, id(value)) for part in own for name, value in vars(part).items() if not name.startswith("_")]
+    return {
+        f"{type(part).__name__}.{name}": value
+        for part in own
+        for name, value in vars(part).items()
+        if not name.startswith("_")
+    }
 
 
 def _digest(leaf: Any) -> str | None:

@@ -50,7 +50,10 @@ _LEAST = frozenset({str, bytes, int, float, complex, bool, type(None), np.float6
 _ENDS: tuple[Any, ...] = (ModuleType, *_LEAST, np.ndarray, np.generic, *_OF_LANGUAGE)
 _LEAVES = (np.ndarray, set, bytearray, np.random.Generator, np.random.RandomState, random.Random)
 _MEMOS = type(functools.lru_cache(len))
-_FRAMEWORKS = frozenset({"pebbling", "jax", "jaxlib", "autograd", "torch"})
+_FRAMEWORKS = frozenset({"pebbling", "jax", "jaxlib", "autograd"})
+FOLLOWED, MODULE, LEAF, END, WALKED = "followed", "module", "leaf", "end", "walked"
+"""Values that a derivative follows: behind them is all that has been computed; modules of torch; what is looked at as a
+whole; what holds nothing of the user's; everything else."""
 _STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "STORE_DEREF", "DELETE_DEREF"})
 _BEHIND_THE_BACK = frozenset(
     {"setattr", "delattr", "globals", "vars", "exec", "eval", "__dict__", "__setattr__", "update_wrapper", "modules"}
@@ -143,15 +146,16 @@ class Reach:
         met, waiting, known = self.met, self._waiting, self._known
         while waiting and len(met) < MOST:
             one, begin = waiting.pop()
-            followed = _is_followed(type(one))
-            if followed or isinstance(one, _LEAVES):
+            cls: Any = type(one)
+            kind = _kind(cls)
+            if kind is LEAF or kind is FOLLOWED:
                 self.leaves.append((one, begin))
             key = id(one)
             if key in met or key in known:
                 continue
             if isinstance(one, BuiltinFunctionType) and not isinstance(one.__self__, ModuleType | type):
                 self._wait([one.__self__], begin)
-            if followed or isinstance(one, _ENDS):
+            if kind is END or kind is FOLLOWED or isinstance(one, np.ndarray):
                 continue
             met[key], self.came_from[key] = one, begin
             if isinstance(one, FunctionType):
@@ -164,6 +168,8 @@ class Reach:
                     yield from self._of_class(one, begin)
             elif isinstance(one, _MEMOS):
                 self._wait([one.__wrapped__], begin)  # that it remembers makes no difference to what it gives
+            elif kind is MODULE:  # what torch keeps in it is torch's affair
+                self._wait([type(one), *one._modules.values()], begin)
             else:
                 self._wait(gc.get_referents(one), begin)
 
@@ -224,10 +230,19 @@ class Reach:
             yield spot
 
 
-def _is_followed(cls: type) -> bool:
-    """Whether values of a class are followed by a derivative: behind them is all that has been computed."""
-    package = cls.__module__.partition(".")[0]
-    return package in _FRAMEWORKS and (package != "torch" or "Tensor" in {base.__name__ for base in cls.__mro__})
+@lru_cache(4096)
+def _kind(cls: Any) -> str:
+    """What a walk does with objects of a class."""
+    package, names = cls.__module__.partition(".")[0], {base.__name__ for base in cls.__mro__}
+    if package != "torch" and "Module" in names and any(base.__module__.startswith("torch.nn") for base in cls.__mro__):
+        return MODULE
+    if package == "torch":
+        return (
+            FOLLOWED if "Tensor" in names else LEAF if "Generator" in names else MODULE if "Module" in names else WALKED
+        )
+    if package in _FRAMEWORKS:
+        return FOLLOWED
+    return LEAF if issubclass(cls, _LEAVES) else END if issubclass(cls, _ENDS) else WALKED
 
 
 @lru_cache(4096)

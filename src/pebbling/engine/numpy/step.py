@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -13,7 +14,7 @@ from ...refusal import Region
 from ...tree.reach import arrays_near
 from ..protocol import Step
 from .dual import Dual
-from .hold import READ_ONLY, is_held, release
+from .hold import READ_ONLY, release
 from .refuse import shown
 from .standins import Tracing
 from .tape import Tape, accumulate, next_level, walk_back
@@ -83,7 +84,7 @@ def run_taped(
             sources.append(i)
     tape.leaves = len(sources)
     try:
-        outputs = _run(step, given, watch)
+        outputs = _run(step, given, watch, tape.held)
     except BaseException:
         release(tape.held)  # the traceback keeps the tape alive, and the user should not find arrays locked
         raise
@@ -113,16 +114,16 @@ def run_dual(
     return _split(_run(step, given, watch), level)
 
 
-def written(error: ValueError, frame: FrameType) -> Exception | None:
-    """What to say of a write into an array that NumPy finds locked: ``None`` if a tape has not locked it."""
+def written(held: Collection[int], error: ValueError, frame: FrameType) -> Exception | None:
+    """What to say of a write into an array that NumPy finds locked: ``None`` if it is not one of those ``held``."""
     for near in arrays_near(frame):
-        if any(map(is_held, near)):
+        if any(key in held for key in near):
             return SourceError(f"{shown(frame)}{error}. {READ_ONLY}")
     return None
 
 
-def _run(step: Step, given: list[Any], watch: bool = False) -> list[Any]:
-    with Tracing(), Region(written, watch):
+def _run(step: Step, given: list[Any], watch: bool = False, held: Collection[int] = ()) -> list[Any]:
+    with Tracing(), Region(partial(written, held), watch):
         return list(step(given))
 
 
