@@ -444,8 +444,8 @@ def _write(options: argparse.Namespace, rows: list[dict[str, Any]], zoo: dict[st
     lines = [
         f"# Models that others wrote, {time.strftime('%Y-%m-%d')}", "",
         f"`python {' '.join(sys.argv)}`, torch {torch.__version__}, {device}", "",
-        f"One process for each model. {' '.join((__doc__ or '').split('is one row. ')[1].split())} Here shares are of its "
-        f"{options.of}; `first` stands for the first step, which plans.", "",
+        f"One process for each model. {' '.join((__doc__ or '').split('is one row. ')[1].split())} Here shares are of "
+        f"its {options.of}; `first` stands for the first step, which plans.", "",
         *summary(rows), "", *table(rows, zoo), "",
     ]  # fmt: skip
     options.write.write_text("\n".join(lines), encoding="utf-8")
