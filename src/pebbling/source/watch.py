@@ -42,8 +42,8 @@ class Watch:
     def _opaque(self) -> list[tuple[Any, str]]:
         """Objects that are not taken apart, and what messages call the place where they are."""
         entry = self.program.entry
-        roots = [(name, value) for name, value in entry.const_roots if not is_fixed(value)]
-        roots += [(spot.words, content) for spot, content in self.net.before.spots if not is_fixed(content)]
+        roots = [(name, value) for name, value in entry.const_roots if _may_hide(value)]
+        roots += [(spot.words, content) for spot, content in self.net.before.spots if _may_hide(content)]
         found = []
         for words, value in roots:
             taken = Taken({})
@@ -77,6 +77,10 @@ class Watch:
             "carry it in a local "
             "variable or an argument (for random numbers, a numpy.random.Generator made in the function)"
         )
+
+
+def _may_hide(value: Any) -> bool:
+    return is_module(value) or not is_fixed(value)
 
 
 def _attributes(one: Any) -> dict[str, Any]:
