@@ -1,6 +1,7 @@
 """Checkpointed loops inside one compiled JAX program."""
 
-from .accelerator import GPU_OPTIONS, jit
+from .accelerator import GPU_OPTIONS
+from .compiled import grad, jit, value_and_grad
 from .loops import fori_loop, loop, scan
 from .offload import offload_loop
 from .online import while_loop
@@ -13,10 +14,12 @@ __all__ = [
     "Report",
     "checkpoint_loops",
     "fori_loop",
+    "grad",
     "jit",
     "loop",
     "offload_loop",
     "scan",
+    "value_and_grad",
     "while_loop",
     "why",
 ]

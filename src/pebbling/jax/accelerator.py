@@ -1,4 +1,4 @@
-"""``jit`` with the compiler options that loops of a run-time length want on GPUs.
+"""The compiler options that loops of a run-time length want on GPUs.
 
 XLA reads the condition of such a loop back to the host after every step, unless whole loops are
 recorded as command buffers, which it does not do by default.
@@ -11,7 +11,6 @@ then run no step. The loops of this package compute theirs; compute yours as wel
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -22,9 +21,9 @@ GPU_OPTIONS = {
 """For ``jax.jit(…, compiler_options=…)``, where ``pebbling.jax.jit`` can't be used."""
 
 
-def jit(f: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """``jax.jit`` with ``GPU_OPTIONS`` where the default device is a GPU; plain ``jax.jit`` elsewhere."""
+def with_gpu_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of ``jax.jit`` with ``GPU_OPTIONS`` among them where the default device is a GPU."""
     if jax.default_backend() != "gpu":
-        return jax.jit(f, **options)
-    given = options.pop("compiler_options", None) or {}
-    return jax.jit(f, compiler_options={**GPU_OPTIONS, **given}, **options)
+        return options
+    given = options.get("compiler_options") or {}
+    return {**options, "compiler_options": {**GPU_OPTIONS, **given}}

@@ -11,9 +11,7 @@ from ..chain.schedule import Schedule
 from ..chain.validate import whole
 from .body import Body
 from .primitives import Plan
-
-UNKNOWN_LENGTH_SLOTS = 64
-"""Slots of a loop whose length is known at run time only: to 2145 steps no step is advanced more than twice."""
+from .sites import UNKNOWN_LENGTH_SLOTS, current, site_of
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,13 @@ class Asked:
             raise ValueError(f"schedule must be a pebbling plan such as pb.Revolve(100, 10), not {self.schedule!r}")
 
 
-def plan(asked: Asked, body: Body, steps: int | None, xs: Sequence[Any] = ()) -> Plan | None:
-    """The plan for a loop; ``None`` where everything fits, and plain ``scan`` does best."""
+def plan(
+    asked: Asked, body: Body, steps: int | None, xs: Sequence[Any] = (), count: Sequence[Any] = (), where: str = ""
+) -> Plan | None:
+    """The plan for a loop; ``None`` where everything fits, and plain ``scan`` does best.
+
+    ``count`` is the number of steps, in a list, where it is known at run time only, ``where`` the loop's line.
+    """
     if asked.schedule is not None:
         if steps is None:
             raise ValueError(
@@ -47,7 +50,10 @@ def plan(asked: Asked, body: Body, steps: int | None, xs: Sequence[Any] = ()) ->
     if asked.memory is not None:
         from .memory import plan_memory
 
-        return plan_memory(asked.memory, body, list(xs), steps)
+        return plan_memory(asked.memory, body, xs, steps, count, site_of(steps, body.carry, where))
     if asked.slots is not None:
         return Plan(asked.slots)
+    division = current.value
+    if division is not None:
+        return division.plan(site_of(steps, body.carry, where))
     return Plan(UNKNOWN_LENGTH_SLOTS if steps is None else binomial.default_slots(steps))

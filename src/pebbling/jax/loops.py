@@ -18,7 +18,7 @@ from .compat import is_concrete
 from .leaves import in_leaves
 from .masks import parts
 from .primitives import Plan, loop_p
-from .simplify import simplify
+from .simplify import Simplified, simplify
 
 
 def scan(
@@ -57,10 +57,11 @@ def scan(
     if policy is not None:
         raise ValueError("policy says which residuals the steps of a leaf keep: give leaf=, a number of steps, as well")
     body = trace_body(lambda i, carry, x: _pair(f(carry, x)), init, flat, tree, "scan")
-    plan = budget.plan(asked, body, steps, flat) if steps else None
+    small = simplify(body.jaxpr, body.consts, body.carry, len(flat))
+    plan = budget.plan(asked, small.bare(), steps, flat) if steps else None
     if plan is None:
         return lax.scan(f, init, xs, length, reverse=reverse)
-    return _run(body, [], flat, steps, plan, reverse)
+    return _run(body, small, [], flat, steps, plan, reverse)
 
 
 def fori_loop(
@@ -98,11 +99,12 @@ def fori_loop(
     body = trace_body(step, init_val, [], empty_tree(), "fori_loop")
     if steps == 0:
         return tree_unflatten(body.tree, body.carry)
-    plan = budget.plan(asked, body, steps)
+    count = [] if known else [jnp.maximum(jnp.asarray(upper, dtype) - jnp.asarray(lower, dtype), 0).astype(jnp.int32)]
+    small = simplify(body.jaxpr, body.consts, body.carry, 0)
+    plan = budget.plan(asked, small.bare(), steps, count=count)
     if plan is None:
         return lax.fori_loop(lower, upper, body_fun, init_val)
-    count = [] if known else [jnp.maximum(jnp.asarray(upper, dtype) - jnp.asarray(lower, dtype), 0).astype(jnp.int32)]
-    return _run(body, count, [], steps, plan, False)[0]
+    return _run(body, small, count, [], steps, plan, False)[0]
 
 
 def loop(
@@ -131,8 +133,9 @@ def loop(
     return fori_loop(0, steps, lambda i, x: body(i, x, *args), state, slots=slots, memory=memory, schedule=schedule)
 
 
-def _run(body: Body, count: list[Any], xs: list[Any], steps: int | None, plan: Plan, flip: bool) -> tuple[Any, Any]:
-    small = simplify(body.jaxpr, body.consts, body.carry, len(xs))
+def _run(
+    body: Body, small: Simplified, count: list[Any], xs: list[Any], steps: int | None, plan: Plan, flip: bool
+) -> tuple[Any, Any]:
     outs = loop_p.bind(
         *count, *small.consts, *small.carry, *xs,
         body=small.body, sizes=(len(small.consts), len(small.carry), len(xs)), length=steps, plan=plan, store=(),

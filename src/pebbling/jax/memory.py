@@ -1,77 +1,51 @@
-"""``memory=``: the plan whose gradient XLA fits into so many bytes.
+"""``memory=`` on a single loop: the plan whose gradient XLA fits into so many bytes.
 
-XLA is asked, not guessed: the gradient of the loop is compiled once with the fewest slots, and its
-temporary memory, with one state for every further slot, is what any number of slots takes. Where
-the gradient of plain ``scan`` fits, that is the plan. What is counted is XLA's temporary memory of
-the loop's own gradient, the loop's result and its cotangent included; the shapes are those traced,
-so that under ``jax.vmap`` the budget is for one member, and on sharded arrays for an unsharded one.
+What is counted is XLA's temporary memory of the loop with the derivatives and batches that are seen around it, its
+result and the cotangent of that included. What the rest of the program takes is not: ``pebbling.jax.jit`` and
+``checkpoint_loops`` take a budget for all of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from ..errors import BudgetError
-from ..units import format_bytes, parse_bytes
 from . import compat
 from .body import Body
-from .compat import ShapeDtypeStruct
-from .masks import pick
-from .needs import in_snapshots
 from .primitives import Plan, loop_p, run_loop
+from .program import fit, temporary_bytes
+from .sites import Site
+from .surroundings import seen
 
-_MOST_ONLINE = 512
 
-
-def plan_memory(memory: float | str, body: Body, xs: list[Any], steps: int | None) -> Plan | None:
+def plan_memory(
+    memory: float | str, body: Body, xs: Sequence[Any], steps: int | None, count: Sequence[Any], site: Site
+) -> Plan | None:
     """The plan with the most slots that stays within ``memory``, or ``None`` for plain ``scan``."""
-    limit = parse_bytes(memory)
-    if steps is not None and gradient_bytes(body, xs, steps, None) <= limit:
-        return None
-    kept = in_snapshots(body.jaxpr, (len(body.consts), len(body.carry)))
-    state = sum(compat.nbytes(compat.aval_of(x)) for x in pick(kept, body.carry))
-    least = gradient_bytes(body, xs, steps, Plan(1))
-    if least > limit:
-        raise BudgetError(
-            f"memory={memory!r} is {format_bytes(limit)}, and the gradient of this loop takes at least "
-            f"{format_bytes(least)} ({least} bytes), with one snapshot: a state is {format_bytes(state)}",
-            minimum=least,
-        )
-    slots = 1 + (limit - least) // max(state, 1)
-    if steps is not None:
-        return Plan(min(slots, max(1, steps - 1)))
-    slots = min(slots, _MOST_ONLINE)
-    while slots > 1 and (over := gradient_bytes(body, xs, None, Plan(slots)) - limit) > 0:
-        slots = max(1, slots - 1 - over // max(state, 1))  # the control of very many slots takes room as well
-    return Plan(slots)
+    make = partial(_traced, body, xs, steps, count)
+    return fit(
+        lambda division: make(division.plan(site)), memory, f"the gradient of the loop at {site}", part=True
+    ).plan(site)
 
 
-def gradient_bytes(body: Body, xs: list[Any], steps: int | None, plan: Plan | None) -> int:
+def gradient_bytes(body: Body, xs: Sequence[Any], steps: int | None, plan: Plan | None) -> int:
     """XLA's temporary memory for the gradient of the loop; ``None`` stands for plain ``scan``."""
-    values = [*body.consts, *body.carry, *xs]
-    sizes = (len(body.consts), len(body.carry), len(xs))
+    return temporary_bytes(_traced(body, xs, steps, [], plan))
+
+
+def _traced(body: Body, xs: Sequence[Any], steps: int | None, count: Sequence[Any], plan: Plan | None) -> Any:
+    """The loop with the derivatives and batches around it."""
+    count = count if steps is not None or count else [jnp.int32(0)]
+    values = [*count, *body.consts, *body.carry, *xs]
     fixed: dict[str, Any] = {
-        "body": body.jaxpr, "sizes": sizes, "length": steps, "plan": plan, "store": (), "flip": False, "hinted": None
+        "body": body.jaxpr, "sizes": (len(body.consts), len(body.carry), len(xs)), "length": steps, "plan": plan,
+        "store": (), "flip": False, "hinted": None,
     }  # fmt: skip
-    smooth = [jnp.issubdtype(compat.aval_of(v).dtype, np.inexact) for v in values]
-
-    def loss(moving: list[Any], still: list[Any], count: list[Any]) -> Any:
-        first, second = iter(still), iter(moving)
-        args = [*count, *(next(second) if s else next(first) for s in smooth)]
-        outs = loop_p.bind(*args, **fixed) if plan else run_loop(*args, **fixed)
-        return sum(jnp.sum(jnp.abs(o) ** 2) for o in outs if jnp.issubdtype(o.dtype, np.inexact))
-
-    def types(wanted: bool) -> list[Any]:
-        return [compat.shape_of(compat.aval_of(v)) for v, s in zip(values, smooth) if s is wanted]
-
-    count = [ShapeDtypeStruct((), jnp.int32)] if steps is None else []
-    if not any(smooth):
-        return 0
+    around = seen(values)
+    run = around.program(lambda *args: loop_p.bind(*args, **fixed) if plan else run_loop(*args, **fixed))
     with compat.fresh_trace():
-        made = jax.jit(jax.grad(loss)).lower(types(True), types(False), count).compile()
-    found = made.memory_analysis()
-    return int(found.temp_size_in_bytes) if found is not None else 0
+        return jax.jit(run).trace(*map(compat.shape_of, around.avals))

@@ -25,7 +25,7 @@ from .checks import check_while
 from .compat import Jaxpr, array_type, aval_of, batched_jaxpr, dual, evaluate, known_part, trace
 from .masks import drop, either, merge, parts, pick, settle, spread
 from .needs import needed_inputs
-from .primitives import Plan, check_effects, hint_avals, loop_p
+from .primitives import Plan, check_effects, check_size, hint_avals, loop_p
 from .rules import (
     dual_body,
     has_tangent,
@@ -62,19 +62,15 @@ def while_loop(
     if compat.without_jit():
         return lax.while_loop(cond_fun, body_fun, init_val)
     body = trace_body(lambda i, carry, _: (body_fun(carry), None), init_val, [], empty_tree(), "while_loop")
-    plan = budget.plan(asked, body, None)
+    small = simplify(body.jaxpr, body.consts, body.carry, 0)
+    plan = budget.plan(asked, small.bare(), None)
     assert plan is not None
-    final = unbounded(
-        lambda x: as_arrays(cond_fun(tree_unflatten(body.tree, x)))[0], body.jaxpr, body.consts, body.carry, plan
-    )
+    final = unbounded(lambda x: as_arrays(cond_fun(tree_unflatten(body.tree, x)))[0], small, plan)
     return tree_unflatten(body.tree, final)
 
 
-def unbounded(
-    condition: Callable[[list[Any]], list[Any]], body: Jaxpr, consts: list[Any], carry: list[Any], plan: Plan
-) -> list[Any]:
+def unbounded(condition: Callable[[list[Any]], list[Any]], small: Simplified, plan: Plan) -> list[Any]:
     """What is carried, flat, at the end of a loop that runs as long as the condition on it holds."""
-    small = simplify(body, consts, carry, 0)
     cond, cond_consts = _trace_condition(condition, small)
     outs = while_p.bind(
         *cond_consts, *small.consts, *small.carry,
@@ -131,6 +127,7 @@ def _run(
         i, x = lax.while_loop(lambda c: c[0] >= 0, ahead, begin)
         return [*x, -1 - i]
 
+    check_size(pick(store, body.out_avals), plan)
     slots = plan.slots
     table = greedy.table(slots)
     listed = len(table) - 1

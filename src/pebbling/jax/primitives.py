@@ -28,8 +28,10 @@ import numpy as np
 from jax import lax
 
 from ..chain.schedule import Schedule
+from ..errors import BudgetError
+from ..units import format_bytes
 from . import engine, planner
-from .compat import Aval, Jaxpr, array_type, evaluate, forbidden_effects, primitive, stacked, zeros
+from .compat import Aval, Jaxpr, array_type, evaluate, forbidden_effects, nbytes, primitive, stacked, zeros
 from .masks import parts, pick
 from .rows import Rows, binomial_rows, schedule_rows
 
@@ -46,6 +48,8 @@ class Plan:
 
     slots: int
     schedule: Schedule | None = None
+    site: Any = None  # the loop of a program with a budget as a whole that this is the plan of
+    most: int | None = None  # the bytes of a snapshot for which it was made, if its budget is in bytes
 
     def rows(self, steps: int) -> Rows:
         """The rows for a known number of steps."""
@@ -68,6 +72,18 @@ def hint_avals(states: Sequence[Aval], plan: Plan, length: int | None) -> list[A
     size = plan.room(length)
     ledger = [] if length is not None else [array_type((2, size), "int32")]
     return ledger + [stacked(a, size) for a in states]
+
+
+def check_size(states: Sequence[Aval], plan: Plan) -> None:
+    """Refuse snapshots that are larger than those that were counted on when a budget in bytes was divided."""
+    size = sum(map(nbytes, states))
+    if plan.most is not None and size > plan.most:
+        raise BudgetError(
+            f"the loop at {plan.site} was planned for snapshots of {format_bytes(plan.most)}, as far as derivatives "
+            f"and batches around it could be seen, and the compiled program has snapshots of {format_bytes(size)}, so "
+            "that its budget would not hold: give the budget to the whole program, pebbling.jax.jit(f, memory=…), or "
+            "take away the jax.jit between the loop and the transformation"
+        )
 
 
 def check_effects(found: Any, what: str) -> None:
@@ -122,6 +138,7 @@ def run_loop(
         def step(i: Any, x: list[Any]) -> list[Any]:
             return call(i, *consts, *x)
 
+        check_size(pick(store, body.out_avals[: sizes[1]]), plan)
         x, ledger, buffers = engine.sweep_counted(step, carry, plan.slots, count[0], store)
         return [*x, ledger, *buffers]
     if not store:
@@ -132,6 +149,7 @@ def run_loop(
         new, outs = parts(call(i, *consts, *x, *engine.take(xs, at)), [sizes[1]])
         return new, engine.put(ys, outs, at)
 
+    check_size(pick(store, body.out_avals[: sizes[1]]), plan)
     rows = plan.rows(length)
     ys = [zeros(stacked(a, length)) for a in body.out_avals[sizes[1] :]]
     x, ys, buffers = engine.sweep(emit, carry, ys, rows.forward, rows.slots, length, store)
@@ -155,6 +173,7 @@ def run_reverse(
         new, given = parts(pull(i, *consts, *z, *engine.take(xs, at(i)), *w, *engine.take(us, at(i))), [sizes[4]])
         return new, engine.put(outs, given, at(i))
 
+    check_size([*step.out_avals, *back.out_avals[: sizes[4]]], plan)
     outs = [zeros(stacked(a, length or 0)) for a in back.out_avals[sizes[4] :]]
     every = [True] * len(state)
     if not state:

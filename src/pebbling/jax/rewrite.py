@@ -19,13 +19,14 @@ import numpy as np
 from jax import lax
 from jax.tree_util import tree_flatten, tree_unflatten
 
-from . import budget, compat, registry  # noqa: F401
-from .body import Body
+from . import budget, compat, registry, sites, tracers  # noqa: F401
 from .compat import Jaxpr, aval_of, evaluate, trace
 from .masks import parts, pick
 from .online import unbounded
 from .primitives import loop_p
+from .program import fit
 from .simplify import growth_of, index_type, simplify
+from .surroundings import seen
 
 _INLINED = ("jit", "pjit", "closed_call", "core_call", "eval_jaxpr")
 
@@ -72,8 +73,10 @@ def checkpoint_loops(
 ) -> Callable[..., Any]:
     """``f`` with every ``scan``, ``fori_loop`` and ``while_loop`` in it checkpointed, nested ones included.
 
-    The budget holds for each loop. Loops of fewer than ``min_steps`` steps are left alone. Wrap ``f``
-    before differentiating it. ``.report``, after the first call, says what became of each loop.
+    ``slots`` are those of each loop. ``memory`` is what XLA may take besides arguments and results for ``f`` with the
+    derivatives and batches around it, divided among the loops; ``pebbling.jax.jit`` takes one for a program of which
+    ``f`` is a part. Loops of fewer than ``min_steps`` steps are left alone. Wrap ``f`` before differentiating it.
+    ``.report``, after the first call, says what became of each loop.
 
     >>> import jax, jax.numpy as jnp
     >>> def f(x): return jax.lax.while_loop(lambda y: y < 10.0, lambda y: y * 1.5, x)
@@ -82,6 +85,7 @@ def checkpoint_loops(
     (11.390625, 1)
     """
     asked = budget.Asked(slots, memory)
+    each = budget.Asked(slots)
 
     @wraps(f)
     def replaced(*args: Any, **kwargs: Any) -> Any:
@@ -100,9 +104,14 @@ def checkpoint_loops(
             trees[:] = [(out_tree, made, [None if m else o for o, m in zip(outs, made)])]
             return pick(made, outs)
 
-        jaxpr = trace(flat, [aval_of(v) for v in values])
+        def traced() -> tuple[Jaxpr, list[Any]]:
+            jaxpr, consts = compat.explicit_consts(trace(flat, [aval_of(v) for v in values]), after=0)
+            return jaxpr, [*consts, *values]
+
+        division = _divide(traced, min_steps, asked.memory) if asked.memory is not None else sites.current.value
         report = Report()
-        moving = iter(_Rewriter(asked, min_steps, report).run(jaxpr, values))
+        with sites.current(division):
+            moving = iter(_Rewriter(each, min_steps, report).run(*traced()))
         replaced.report = report  # type: ignore[attr-defined]
         out_tree, made, fixed = trees[0]
         # What is no value of JAX comes out as it is: text, functions, NumPy arrays that depend on nothing.
@@ -110,6 +119,24 @@ def checkpoint_loops(
 
     replaced.report = Report()  # type: ignore[attr-defined]
     return replaced
+
+
+def _divide(traced: Callable[[], tuple[Jaxpr, list[Any]]], min_steps: int, memory: float | str) -> sites.Shares:
+    """The slots of all loops for which the function, with what is seen around it, stays within the memory."""
+
+    def make(division: sites.Shares) -> Any:
+        with sites.current(division):
+            jaxpr, values = traced()
+            around = seen(values)
+            run = around.program(lambda *args: _Rewriter(budget.Asked(), min_steps, Report()).run(jaxpr, args))
+            with compat.fresh_trace():
+                return jax.jit(run).trace(*map(compat.shape_of, around.avals))
+
+    return fit(make, memory, "the function, with the derivatives and batches around it,", part=True)
+
+
+def _line(eqn: Any) -> str:
+    return tracers.line_of(eqn.source_info.traceback)
 
 
 @dataclass
@@ -180,17 +207,18 @@ class _Rewriter:
         if limit is not None:
             count = jnp.maximum(carry[limit[1]] - carry[limit[0]], 0).astype(jnp.int32)
             return self._loop("fori_loop", eqn, inner, consts, carry, [], None, [count], False)
-        plan = budget.plan(self.asked, Body(inner, consts, carry, None, None), None)
+        small = simplify(inner, consts, carry, 0)
+        plan = budget.plan(self.asked, small.bare(), None, where=_line(eqn))
         assert plan is not None
         self._replace("while_loop", None, eqn, f"{plan.slots} slots, placed online")
-        return unbounded(lambda x: evaluate(cond)(*cond_consts, *x), inner, consts, carry, plan)
+        return unbounded(lambda x: evaluate(cond)(*cond_consts, *x), small, plan)
 
     def _loop(
         self, kind: str, eqn: Any, body: Jaxpr, consts: list[Any], carry: list[Any], xs: list[Any], steps: int | None,
         count: list[Any], flip: bool, note: str = "",
     ) -> list[Any]:  # fmt: skip
         small = simplify(body, consts, carry, len(xs))
-        plan = budget.plan(self.asked, Body(small.body, small.consts, small.carry, None, None), steps, xs)
+        plan = budget.plan(self.asked, small.bare(), steps, xs, count, _line(eqn))
         if plan is None:
             self._leave(kind, steps, eqn, "all of it fits the memory")
             return compat.bind_equation(eqn, [*consts, *carry, *xs])

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .body import Body
 from .compat import Jaxpr, array_type, aval_of, evaluate, trace
 from .masks import drop, parts, pick
 
@@ -27,6 +28,10 @@ class Simplified:
     fixed: list[bool]  # which of the carried values are gone
     steps_of: list[Any]  # by how much each of those grows a step (0: never changes)
     starts: list[Any]
+
+    def bare(self) -> Body:
+        """The step and what it starts from, without the structures of the user's values."""
+        return Body(self.body, self.consts, self.carry, None, None)
 
     def final(self, carry: list[Any], count: Any) -> list[Any]:
         """All final values, those that were left out included."""
