@@ -129,6 +129,32 @@ def prune_outputs(jaxpr: Jaxpr, used: Sequence[bool]) -> Jaxpr:
     return _extended.ClosedJaxpr(made, jaxpr.consts)
 
 
+def outputs_apart(jaxpr: Jaxpr, carried: int) -> tuple[Jaxpr, Jaxpr]:
+    """The jaxpr of the carried values, which are its first outputs, and that of the others, from inputs and those.
+
+    Effects happen in the first alone.
+    """
+    inner = jaxpr.jaxpr
+    kept, others = inner.outvars[:carried], inner.outvars[carried:]
+    first = prune_outputs(jaxpr, [True] * carried + [False] * len(others))
+    given = set(filter(is_variable, kept))
+    needed, equations = {v for v in others if is_variable(v)} - given, []
+    for eqn in reversed(inner.eqns):
+        if needed & set(eqn.outvars):
+            equations.append(eqn)
+            needed |= {v for v in eqn.invars if is_variable(v)} - given
+
+    def rest(*args: Any) -> list[Any]:
+        env = dict(zip(inner.constvars, jaxpr.consts)) | dict(zip(inner.invars, args))
+        env |= {v: x for v, x in zip(kept, args[len(inner.invars) :]) if is_variable(v) and v not in env}
+        for eqn in reversed(equations):
+            found = bind_equation(eqn, [env[v] if is_variable(v) else v.val for v in eqn.invars])
+            env |= {v: x for v, x in zip(eqn.outvars, found) if v not in given}
+        return [env[v] if is_variable(v) else v.val for v in others]
+
+    return first, trace(rest, [*jaxpr.in_avals, *jaxpr.out_avals[:carried]])
+
+
 def used_inputs(jaxpr: Jaxpr, used: Sequence[bool]) -> list[bool]:
     """Which inputs the given outputs depend on."""
     return list(_pe.dce_jaxpr(jaxpr.jaxpr, list(used), False)[1])

@@ -8,7 +8,10 @@ before a step makes XLA copy that state.
 Where a step takes less than a microsecond, the kernels beside it count: on CPUs each costs about a
 tenth of such a step, and a loop body of more than eight of them several times that (measured). Hence
 a row is one vector, each number of which is read inside the kernel that needs it, and the evaluations
-of a row are numbered through its three loops.
+of a row are numbered through its loops.
+
+A step that is advanced again must give the bits of the first time, and XLA rounds as it fuses. Hence all advances
+are by ``advance_to``, alone in a loop of its own, and no number of a row is known when kernels are made.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ Emit: TypeAlias = Callable[..., tuple[Arrays, Arrays]]
 
 NEVER = np.int32(2**31 - 1)
 """A number that no count comes to."""
+_hidden: Any = lax.optimization_barrier
 MOST_NUMBERED = 1 << 30
 """Evaluations are numbered through the rows of a way back, and anew from a row on that begins beyond this."""
 
@@ -54,13 +58,13 @@ def room(state: Sequence[Any], slots: int) -> Arrays:
 
 
 def loop(start: Any, stop: Any, body: Callable[[Any, Any], Any], value: Any) -> Any:
-    """``lax.fori_loop`` over int32; a loop of no or one known step is spelled out."""
-    if isinstance(start, int | np.integer) and isinstance(stop, int | np.integer):
-        if stop <= start:
-            return value
-        if stop == start + 1:
-            return body(jnp.int32(start), value)
+    """``lax.fori_loop`` over int32."""
     return lax.fori_loop(jnp.int32(start), jnp.int32(stop), body, value)
+
+
+def each_row(count: int, body: Callable[[Any, Any], Any], value: Any) -> Any:
+    """Run ``body(row, value)`` for the rows of a table; a single one is not spelled out, see ``advance_to``."""
+    return lax.fori_loop(hidden(0), jnp.int32(count), body, value) if count else value
 
 
 def count_to(stop: Callable[[], Any], body: Callable[..., tuple[Any, ...]], number: Any, *value: Any) -> Any:
@@ -77,32 +81,73 @@ def count_to(stop: Callable[[], Any], body: Callable[..., tuple[Any, ...]], numb
     return lax.while_loop(lambda c: c[0] < stop(), one, (number, *value))
 
 
+def advance_to(stop: Any, step: Step, number: Any, x: Arrays) -> tuple[Any, Arrays]:
+    """Run ``step(number, x)`` for the numbers after ``number`` up to ``stop``: the one form in which steps advance.
+
+    Nothing but the step is in the body of this loop. XLA fuses no kernel across it, so that the step is compiled to
+    the same kernels wherever it is advanced, and a state that is computed again has the bits of the first time.
+    """
+    return count_to(lambda: stop, lambda number, x: (step(number, x),), number, x)
+
+
+def repeat_until(stop: Callable[[], Any], body: Callable[..., tuple[Any, ...]], number: Any, *value: Any) -> Any:
+    """Run ``body(number, *value)``, which counts by itself, until the number is ``stop()``."""
+    return lax.while_loop(lambda c: c[0] < stop(), lambda c: body(*c), (number, *value))
+
+
+def constant_rows(rows: np.ndarray) -> Any:
+    """A table of at least two rows: the numbers of a single one would be known to the kernels that read them."""
+    return jnp.asarray(np.concatenate([rows, rows[:1]]) if len(rows) == 1 else rows)
+
+
+def hidden(number: Any) -> Any:
+    """A number that XLA must not see, lest it spell out a loop of one turn: the kernels then round otherwise."""
+    return _hidden(jnp.int32(number))
+
+
 def sweep(
-    step: Emit, state: Arrays, outputs: Arrays, table: np.ndarray, slots: int, steps: int, stored: Sequence[bool]
+    step: Step,
+    emit: Callable[[Any, Arrays, Arrays, Arrays], Arrays] | None,
+    state: Arrays,
+    outputs: Arrays,
+    table: np.ndarray,
+    slots: int,
+    steps: int,
+    stored: Sequence[bool],
 ) -> tuple[Arrays, ...]:
-    """All steps forward, with snapshots of the stored leaves where the rows say; final state, outputs, buffers."""
+    """All steps forward, with snapshots of the stored leaves where the rows say; final state, outputs, buffers.
+
+    ``emit`` puts what a step hands out, made from the states before and after it, into the outputs.
+    """
     start, ahead, store, run = table.T
     middle = start + ahead
-    rows = jnp.asarray(np.stack([middle, middle + run, store - middle - 1], 1))
+    rows = constant_rows(np.stack([middle, middle + run, store - middle - 1], 1))
+
+    def at(number: Any, x: Arrays) -> Arrays:
+        return step(number - 1, x)
 
     def ahead_of(number: Any, x: Arrays, ys: Arrays) -> tuple[Arrays, Arrays]:
-        return step(number - 1, x, ys)
+        assert emit is not None
+        _, new = advance_to(number, at, number - 1, x)
+        return new, emit(number - 1, x, new, ys)
+
+    def forward_to(stop: Any, number: Any, x: Arrays, ys: Arrays) -> Any:
+        if emit is None:
+            return (*advance_to(stop, at, number, x), ys)
+        return count_to(lambda: stop, ahead_of, number, x, ys)
 
     def run_row(q: Any, carried: tuple[Any, Arrays, Arrays, Arrays]) -> tuple[Any, ...]:
-        number, x, ys, buffers = carried
         (row,) = take([rows], q)
 
-        def keep(number: Any, x: Arrays, ys: Arrays, buffers: Arrays) -> tuple[Arrays, Arrays, Arrays]:
-            x, ys = ahead_of(number, x, ys)
-            return x, ys, put(buffers, pick(stored, x), row[2] + number)
+        def keep(number: Any, x: Arrays, ys: Arrays, buffers: Arrays) -> tuple[Any, ...]:
+            number, x, ys = forward_to(lax.max(number, row[0]) + 1, number, x, ys)
+            return number, x, ys, put(buffers, pick(stored, x), row[2] + number)
 
-        number, x, ys = count_to(lambda: row[0], ahead_of, number, x, ys)
-        return count_to(lambda: row[1], keep, number, x, ys, buffers)
+        return repeat_until(lambda: row[1], keep, *carried)
 
-    carried = (jnp.int32(0), state, outputs, room(pick(stored, state), slots))
-    _, x, ys, buffers = loop(0, len(table), run_row, carried)
-    done = int(middle[-1] + run[-1]) if len(table) else 0
-    x, ys = loop(done, steps, lambda i, c: step(i, *c), (x, ys))
+    carried = (hidden(0), state, outputs, room(pick(stored, state), slots))
+    number, x, ys, buffers = each_row(len(table), run_row, carried)
+    _, x, ys = forward_to(jnp.int32(steps), number, x, ys)
     return x, ys, buffers
 
 
@@ -111,25 +156,25 @@ def sweep_counted(
 ) -> tuple[Arrays, Any, Arrays]:
     """All steps forward, as many as a run-time count says; final state, ledger of the snapshots, buffers."""
 
-    def ahead_of(number: Any, x: Arrays) -> tuple[Arrays]:
-        return (step(number - 1, x),)
+    def at(number: Any, x: Arrays) -> Arrays:
+        return step(number - 1, x)
 
     def run_row(carried: tuple[Any, ...]) -> tuple[Any, ...]:
         number, x, buffers, positions, row = carried
 
-        def keep(number: Any, x: Arrays, buffers: Arrays) -> tuple[Arrays, Arrays]:
-            x = step(number - 1, x)
-            return x, put(buffers, pick(stored, x), row[2] + number)
+        def keep(number: Any, x: Arrays, buffers: Arrays) -> tuple[Any, ...]:
+            number, x = advance_to(lax.max(number, row[0]) + 1, at, number, x)
+            return number, x, put(buffers, pick(stored, x), row[2] + number)
 
-        number, x = count_to(lambda: row[0], ahead_of, number, x)
-        number, x, buffers = count_to(lambda: row[1], keep, number, x, buffers)
+        number, x, buffers = repeat_until(lambda: row[1], keep, number, x, buffers)
         positions = planner.first_place(positions, row)
         return number, x, buffers, positions, planner.first_row(slots, row[2] + number, number, count)
 
     nothing = jnp.zeros(3, jnp.int32)
-    start = (jnp.int32(0), state, room(pick(stored, state), slots + 1), planner.empty(slots), nothing)
-    at, x, buffers, positions, _ = lax.while_loop(lambda c: c[0] < count - 1, run_row, start)
-    return loop(at, count, step, x), planner.ledger(positions), buffers
+    start = (hidden(0), state, room(pick(stored, state), slots + 1), planner.empty(slots), nothing)
+    number, x, buffers, positions, _ = lax.while_loop(lambda c: c[0] < count - 1, run_row, start)
+    _, x = advance_to(count, at, number, x)
+    return x, planner.ledger(positions), buffers
 
 
 def way_back(step: Step, back: Emit, buffers: Arrays, carried: Arrays, outputs: Arrays, rows: Rows) -> tuple[Any, ...]:
@@ -143,9 +188,9 @@ def way_back(step: Step, back: Emit, buffers: Arrays, carried: Arrays, outputs: 
         return _row(step, back, planner.Marks(take([table], q)[0]), None, *c)
 
     for k in np.unique(part):
-        table = jnp.asarray(marks[part == k])
+        table = constant_rows(marks[part == k])
         first = jnp.int32(begun[part == k][0])
-        done = loop(0, len(table), partial(run_row, table), (first, buffers, carried, outputs))
+        done = each_row(int(np.sum(part == k)), partial(run_row, table), (hidden(first), buffers, carried, outputs))
         _, buffers, carried, outputs = done
     return carried, outputs
 
@@ -194,17 +239,16 @@ def _row(
     def place(slot: Any) -> Any:
         return slot if order is None else order[slot]
 
-    def ahead(number: Any, x: Arrays) -> tuple[Arrays]:
-        return (step(row.index + number, x),)
+    def at(number: Any, x: Arrays) -> Arrays:
+        return step(row.index + number, x)
 
-    def keep(number: Any, x: Arrays, buffers: Arrays) -> tuple[Arrays, Arrays]:
-        x = step(row.index + number, x)
-        return x, put(buffers, x, place(row.store + number))
+    def keep(number: Any, x: Arrays, buffers: Arrays) -> tuple[Any, ...]:
+        number, x = advance_to(lax.max(number, row.middle) + 1, at, number, x)
+        return number, x, put(buffers, x, place(row.store + number))
 
     def reverse(number: Any, carried: Arrays, outs: Arrays) -> tuple[Arrays, Arrays]:
         return back(row.last - number, take(buffers, place(row.top - number)), carried, outs)
 
-    number, x = count_to(lambda: row.middle, ahead, number, take(buffers, place(row.load)))
-    number, _, buffers = count_to(lambda: row.stop, keep, number, x, buffers)
+    number, _, buffers = repeat_until(lambda: row.stop, keep, number, take(buffers, place(row.load)), buffers)
     number, carried, outs = count_to(lambda: row.until, reverse, number, carried, outs)
     return number, buffers, carried, outs

@@ -134,8 +134,17 @@ def _run(
     rows = jnp.asarray(np.concatenate([table[:1], table]))  # the first is row 1
     turns = listed if listed == greedy.TABLE else len(table)
 
+    def step(number: Any, x: list[Any]) -> list[Any]:
+        return call(number - 1, *consts, *x)
+
+    def ahead_alone(c: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
+        """The condition is apart from the step, which has to give the same bits when it is replayed."""
+        i, x = c
+        _, x = engine.advance_to(i + 1, step, i, x)
+        return counted(i + 1, x), x
+
     def run_to(stop: Any, inner: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
-        return lax.while_loop(lambda c: (c[0] >= 0) & (c[0] < stop()), ahead, inner)
+        return lax.while_loop(lambda c: (c[0] >= 0) & (c[0] < stop()), ahead_alone, inner)
 
     def keep(inner: tuple[Any, list[Any]], buffers: list[Any], positions: Any, slot: Any) -> tuple[Any, ...]:
         i, x = inner

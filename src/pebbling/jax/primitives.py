@@ -31,7 +31,18 @@ from ..chain.schedule import Schedule
 from ..errors import BudgetError
 from ..units import format_bytes
 from . import engine, planner
-from .compat import Aval, Jaxpr, array_type, evaluate, forbidden_effects, nbytes, primitive, stacked, zeros
+from .compat import (
+    Aval,
+    Jaxpr,
+    array_type,
+    evaluate,
+    forbidden_effects,
+    nbytes,
+    outputs_apart,
+    primitive,
+    stacked,
+    zeros,
+)
 from .masks import parts, pick
 from .rows import Rows, binomial_rows, schedule_rows
 
@@ -144,15 +155,22 @@ def run_loop(
     if not store:
         return _plain(call, consts, carry, xs, length, flip)
 
-    def emit(i: Any, x: list[Any], ys: list[Any]) -> tuple[list[Any], list[Any]]:
-        at = length - 1 - i if flip else i
-        new, outs = parts(call(i, *consts, *x, *engine.take(xs, at)), [sizes[1]])
-        return new, engine.put(ys, outs, at)
+    step, outputs = map(evaluate, outputs_apart(body, sizes[1]))
+
+    def at(i: Any) -> Any:
+        return length - 1 - i if flip else i
+
+    def advance(i: Any, x: list[Any]) -> list[Any]:
+        return step(i, *consts, *x, *engine.take(xs, at(i)))
+
+    def emit(i: Any, x: list[Any], new: list[Any], ys: list[Any]) -> list[Any]:
+        return engine.put(ys, outputs(i, *consts, *x, *engine.take(xs, at(i)), *new), at(i))
 
     check_size(pick(store, body.out_avals[: sizes[1]]), plan)
     rows = plan.rows(length)
     ys = [zeros(stacked(a, length)) for a in body.out_avals[sizes[1] :]]
-    x, ys, buffers = engine.sweep(emit, carry, ys, rows.forward, rows.slots, length, store)
+    given = emit if ys else None
+    x, ys, buffers = engine.sweep(advance, given, carry, ys, rows.forward, rows.slots, length, store)
     return [*x, *ys, *buffers]
 
 
@@ -189,8 +207,7 @@ def run_reverse(
     rows = plan.rows(length)
     if not hint:
         last = int(sum(rows.forward[-1][[0, 1, 3]])) if len(rows.forward) else 0
-        plain = lambda i, x, ys: (forward(i, x), ys)  # noqa: E731
-        _, _, hint = engine.sweep(plain, state, [], rows.forward, rows.slots, last, every)
+        _, _, hint = engine.sweep(forward, None, state, [], rows.forward, rows.slots, last, every)
     if len(rows.backward) > MOST_ROWS and plan.schedule is None:
         ledger = planner.ledger(jnp.asarray(_positions(rows)))
         done = engine.way_back_counted(forward, reverse, hint, carried, outs, rows.slots - 1, ledger, length)
