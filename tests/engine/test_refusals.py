@@ -12,6 +12,7 @@ from pebbling.engine.numpy import grad, hvp, jvp, rule, stop_gradient, table, vj
 from pebbling.errors import SourceError
 
 X = np.array([0.3, 0.7, 1.1])
+PLAIN, ZERO = np.zeros(3), np.zeros(())
 
 
 class Own(np.ndarray):
@@ -19,51 +20,52 @@ class Own(np.ndarray):
 
 
 def fill_plain(x):
-    a = np.zeros(3)
+    a = PLAIN.copy()
     a[0] = x[0]
     return np.sum(a)
 
 
 def fill_plain_whole(x):
-    a = np.zeros(3)
+    a = PLAIN.copy()
     a[:] = x
     return np.sum(a)
 
 
 def add_into_plain(x):
-    a = np.zeros(3)
+    a = PLAIN.copy()
     a += x
     return np.sum(a)
 
 
 def add_at_plain(x):
-    a = np.zeros(3)
+    a = PLAIN.copy()
     np.add.at(a, [0, 0, 1], x)
     return np.sum(a)
 
 
 LARGE = np.linspace(0.3, 1.1, 100)
+GIVEN = np.ones(len(LARGE))
 
 
 def write_while_needed(x):
-    a = np.ones(len(x))
+    a = GIVEN[: len(x)]
     y = x * a
     a[0] = 5.0
     return np.sum(y)
 
 
 REFUSED = [
-    (fill_plain, "np.zeros_like"),
-    (fill_plain_whole, "np.zeros_like"),
+    (fill_plain, "make it with np.zeros"),
+    (fill_plain_whole, "make it with np.zeros"),
     (add_into_plain, r"np.add .*out= or a \+= x"),
     (add_at_plain, "np.add.at"),
-    (lambda x: np.ones(3).dot(x), "lose its derivative"),
+    (lambda x: PLAIN.dot(x), "lose its derivative"),
     (lambda x: math.sin(x[0]), "functions of np in place of math"),
     (lambda x: float(x[0]) * x[0], "float"),
     (lambda x: complex(x[0]) * x[0], "complex"),
-    (lambda x: np.sum(np.multiply(x, 2.0, out=np.zeros(3))), "np.multiply .*out="),
-    (lambda x: np.sum(np.sum(x, out=np.zeros(()))), "np.sum .*out="),
-    (lambda x: np.sum(x, None, None, np.zeros(())), "np.sum .*out="),
+    (lambda x: np.sum(np.multiply(x, 2.0, out=PLAIN)), "np.multiply .*out="),
+    (lambda x: np.sum(np.sum(x, out=ZERO)), "np.sum .*out="),
+    (lambda x: np.sum(x, None, None, ZERO), "np.sum .*out="),
     (lambda x: np.sum(np.multiply(x, 2.0, where=[True, False, True])), "np.multiply .*where="),
     (lambda x: np.sum(np.add(x, 1.0, dtype=np.float32)), "np.add .*dtype="),
     (lambda x: np.prod(x, where=[True, False, True]), "np.prod .*where"),

@@ -70,6 +70,8 @@ class Framework(NamedTuple):
     """Which memory such an array looks into, and its first and last byte there."""
     compiled: Callable[[Any], Any] | None = None
     """Runs a loop of a function's source in the framework's own way, from what its code says of it."""
+    enter: Callable[[Leaf, bool], Leaf] | None = None
+    """A leaf as a loop takes it that is followed; whether it is of the state, else a constant."""
     idle: Callable[[], bool] = _never
     """Whether nothing is differentiated at the moment, whatever the leaves say."""
 
@@ -94,11 +96,17 @@ def numpy_framework() -> Framework:
     """Plain NumPy programs, by pebbling's own engine."""
     from ..engine import numpy as engine
     from ..engine.numpy.alias import Alias
+    from ..engine.numpy.blank import Blank
     from ..engine.numpy.tape import ONLY_HERE
     from ..engine.numpy.traced import Traced, plain
 
     def level(leaf: Leaf) -> int:
-        return leaf.level if isinstance(leaf, Traced) else 0
+        return leaf.level if isinstance(leaf, Traced) and not leaf.blank else 0
+
+    def enter(leaf: Leaf, of_state: bool) -> Leaf:
+        if not isinstance(leaf, Blank):
+            return leaf
+        return leaf.settle() if of_state else leaf.value
 
     def share(leaf: Leaf) -> Leaf:
         if isinstance(leaf, engine.Dual):
@@ -132,7 +140,9 @@ def numpy_framework() -> Framework:
             alias = alias.base.alias
         return False
 
-    return Framework(engine, level, plain, share, mark=mark, bar=bar, root=root, follow=follow, viewed=viewed)
+    return Framework(
+        engine, level, plain, share, mark=mark, bar=bar, root=root, follow=follow, viewed=viewed, enter=enter
+    )
 
 
 def _look(leaf: Leaf) -> Framework | None:

@@ -124,7 +124,8 @@ class Node:
 
     def jvp(self, inputs: list[Any], tangents: list[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         leaves, _ = self._filled(inputs)
-        moving = [(place, t) for place, t in zip(self.places, tangents) if t is not None]
+        # A state that does not move yet may be an array that the loop writes into.
+        moving = [(place, t) for place, t in zip(self.places, tangents) if t is not None or place < self.width]
 
         def whole(given: list[Any]) -> list[Any]:
             for (place, _), leaf in zip(moving, given):

@@ -93,6 +93,9 @@ def execute(program: Program, state: Leaves, consts: Leaves, options: Options, w
     if framework is not None and framework.execute is not None:
         return framework.execute(program, state, consts, options, written)
     if framework is not None:
+        if framework.enter is not None:
+            state = [framework.enter(leaf, True) for leaf in state]
+            consts = [framework.enter(leaf, False) for leaf in consts]
         return Node(framework, program, state, consts, options.settle, options.verify, written).call()
     if options.schedule is not None:
         check_length(options.settle.budget, program)

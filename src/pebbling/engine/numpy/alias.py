@@ -24,7 +24,7 @@ from .traced import Traced, highest, is_array, plain
 class Alias:
     """How one traced array shares memory with others."""
 
-    __slots__ = ("again", "base", "index", "refusal", "views")
+    __slots__ = ("again", "base", "exposed", "index", "refusal", "views")
 
     def __init__(self, base: Any = None, again: Callable[[Any], Any] | None = None, index: Any = None) -> None:
         self.base = base
@@ -32,6 +32,7 @@ class Alias:
         self.index = index
         self.views: list[ref[Traced]] | None = None
         self.refusal: str | None = None
+        self.exposed = False
 
 
 def link(base: Traced, view: Traced, again: Callable[[Any], Any] | None, index: Any = None) -> None:
@@ -66,6 +67,9 @@ def assign(x: Any, index: Any, part: Any) -> None:
         return
     if holds_traced(part):
         part = array(part)
+    if x.blank and highest((part,)) is None:
+        x.write(index, part)
+        return
     _check(x, part)
     if np.iscomplexobj(plain(part)) and x.dtype.kind != "c":
         raise TypeError(f"can't assign complex numbers into an array of {x.dtype}")
@@ -78,19 +82,27 @@ def augment(x: Any, new: Any) -> Any:
     """``x += …`` where ``new`` is ``x + …``: an array changes in place, a number is replaced."""
     if not is_array(x):
         return new
+    if x.blank and highest((new,)) is None:
+        _check_fits(x, new)
+        return x.fill_from(new)
     _check(x, new)
     if not is_array(new):
         new = np.copy(new)  # a number becomes an array without axes
-    if new.shape != x.shape:
-        raise ValueError(f"non-broadcastable output operand with shape {x.shape} doesn't match {new.shape}")
+    _check_fits(x, new)
     if new.dtype != x.dtype:
-        if not np.can_cast(new.dtype, x.dtype, "same_kind"):
-            raise TypeError(f"can't cast the result from {new.dtype} to {x.dtype} in place")
         new = new.astype(x.dtype)
     strides = plain(x).strides
     x.become(new)
     _changed(x, strides)
     return x
+
+
+def _check_fits(x: Any, new: Any) -> None:
+    shape, dtype = np.shape(new), np.result_type(plain(new))
+    if shape != x.shape:
+        raise ValueError(f"non-broadcastable output operand with shape {x.shape} doesn't match {shape}")
+    if dtype != x.dtype and not np.can_cast(dtype, x.dtype, "same_kind"):
+        raise TypeError(f"can't cast the result from {dtype} to {x.dtype} in place")
 
 
 def _is_own_view(x: Any, index: Any, part: Any) -> bool:
@@ -124,19 +136,20 @@ def _changed(x: Any, strides: tuple[int, ...], but: Any = None) -> None:
         else:
             x.become(_again(base, alias))
     if alias is not None:
-        _refresh(x, but)
+        refresh(x, but)
 
 
 def _again(base: Any, alias: Alias) -> Any:
     return base[alias.index] if alias.again is None else alias.again(base)
 
 
-def _refresh(x: Any, but: Any) -> None:
-    for seen in tuple(x.alias.views or ()):
+def refresh(x: Any, but: Any = None) -> None:
+    """Take all views of ``x`` again, but one."""
+    for seen in tuple(x.alias.views or ()) if x.alias is not None else ():
         view: Any = seen()
         if view is not None and view is not but:
             view.become(_again(x, view.alias))
-            _refresh(view, None)
+            refresh(view)
 
 
 def _laid_out(value: Any, strides: tuple[int, ...]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .alias import assign, augment
-from .kinds import refuse_out
+from .out import written_to
 from .refuse import refuse
 from .rules.create import astype, item
 from .table import find
@@ -39,6 +39,13 @@ def _compare(func: Any) -> Callable[..., Any]:
     return lambda self, other: func(plain(self), plain(other))
 
 
+OPERATORS = tuple(
+    f"__{reflected}{name}__"
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+    for reflected in ("", "r")
+)
+
+
 class Array(Traced):
     """A traced array, or a traced number."""
 
@@ -47,7 +54,7 @@ class Array(Traced):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if "out" in kwargs:
-            raise refuse_out(ufunc)
+            return written_to(ufunc, method, inputs, kwargs)
         if method == "__call__":
             return find(ufunc).run(inputs, kwargs)
         if method == "outer" and not kwargs:
@@ -58,7 +65,7 @@ class Array(Traced):
     def __array_function__(self, func: Any, types: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if "out" in kwargs:
             if kwargs["out"] is not None:
-                raise refuse_out(func)
+                return written_to(func, "__call__", args, kwargs)
             kwargs = {name: value for name, value in kwargs.items() if name != "out"}
         return find(func).run(args, kwargs)
 
@@ -208,15 +215,15 @@ class Array(Traced):
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise refuse(
             "a traced array would become a plain one here and lose its derivative",
-            "To fill an array, make it with np.zeros_like(x); to join values, use np.stack([x, y]) in place of "
-            "np.array([x, y]); np.asarray(x) can go; stop_gradient(x) cuts the derivative on purpose",
+            "To fill an array, make it with np.zeros(n) or np.copy(a) inside of the function; a.dot(x) of a plain a "
+            "is a @ x; compiled code needs a rule (pebbling.numpy.rule); stop_gradient(x) cuts the derivative",
         )
 
     def __float__(self) -> float:
         raise refuse(
             "float() of a traced number loses its derivative",
-            "Use functions of np in place of math; to fill an array, make it with np.zeros_like(x); "
-            "float(stop_gradient(x)) cuts the derivative on purpose",
+            "Use functions of np in place of math; to fill an array, make it with np.zeros(n) or np.copy(a) inside of "
+            "the function; float(stop_gradient(x)) cuts the derivative on purpose",
         )
 
     def __complex__(self) -> complex:

@@ -18,6 +18,8 @@ _LISTS = (list, tuple, deque)
 def array(tree: Any, dtype: Any = None, *, copy: bool | None = True, order: Any = "K", ndmin: int = 0) -> Any:
     """An array of a traced array, or of nested lists of traced and plain numbers and arrays."""
     result: Any = tree
+    if isinstance(tree, Traced) and tree.blank:
+        tree = tree.value
     if holds_traced(tree):
         result = _joined(tree, dtype)
     elif not isinstance(tree, Traced):
@@ -62,6 +64,8 @@ def _joined(tree: Any, dtype: Any) -> Any:
     places: list[Any] = []
 
     def walk(part: Any, place: tuple[int, ...]) -> Any:
+        if isinstance(part, Traced) and part.blank:
+            return part.value
         if isinstance(part, Traced):
             leaves.append(part)
             places.append(place)
@@ -69,6 +73,8 @@ def _joined(tree: Any, dtype: Any) -> Any:
         return [walk(item, (*place, i)) for i, item in enumerate(part)] if isinstance(part, _LISTS) else part
 
     value = _array(walk(tree, ()), None if dtype is None or np.dtype(dtype).kind not in "fc" else dtype)
+    if not leaves:
+        return value
     top = highest(leaves)
     if top is None or value.dtype == object:
         raise refuse("an array of Python objects that are traced has no derivative", "Keep them in a list")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from .refuse import name_of, refuse
-from .traced import Traced, highest, plain
+from .traced import Traced, highest, plain, unblank
 
 _LISTS = (list, tuple)
 Slope: TypeAlias = Callable[..., Callable[[], Any]]
@@ -43,7 +43,7 @@ class Primitive:
         self._out = names.index("out") if "out" in names else sys.maxsize
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._raw(*args, **kwargs) if highest(args) is None else self.run(args, kwargs)
+        return self._raw(*unblank(args), **kwargs) if highest(args) is None else self.run(args, kwargs)
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if kwargs and any(isinstance(value, Traced) for value in kwargs.values()):
@@ -56,6 +56,7 @@ class Primitive:
             )
         if len(args) > self._out and args[self._out] is not None:
             raise refuse_out(self._raw)
+        args = unblank(args)
         positions = range(len(args))[self.arrays]
         if any(type(args[p]) in _LISTS for p in positions):
             args = [_array_of(arg) if type(arg) in _LISTS and p in positions else arg for p, arg in enumerate(args)]
@@ -76,6 +77,7 @@ class Elementwise:
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if any(type(arg) in _LISTS for arg in args):
             args = [_array_of(arg) if type(arg) in _LISTS else arg for arg in args]
+        args = unblank(args)
         top = highest(args)
         if kwargs:
             raise refuse(
@@ -106,7 +108,7 @@ class Composed:
         top = highest(_leaves((args, kwargs)))
         if top is None:
             return result
-        value = self.func(*map_tree(top.peel, args), **map_tree(top.peel, kwargs))
+        value = self.func(*map_tree(top.under, args), **map_tree(top.under, kwargs))
         for leaf in _leaves(args):
             if leaf is not value and top.peel(leaf) is value:
                 return leaf
@@ -151,7 +153,8 @@ def refuse_out(func: Any) -> BaseException:
     """The error for ``out=``, which a statement such as ``a += x`` with a plain ``a`` implies."""
     return refuse(
         f"{name_of(func)} was asked to write its result, which has a derivative, into a plain array (out= or a += x)",
-        "Use the value that it returns (a = a + x), or make the array with np.zeros_like(x) so that it can hold one",
+        "Use the value that it returns (a = a + x), or make the array with np.zeros(n) or np.copy(a) inside of the "
+        "function",
     )
 
 

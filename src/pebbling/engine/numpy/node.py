@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from numpy import ndarray
+
 from ..protocol import Custom
+from .blank import Under
 from .dual import Dual
 from .pulls import pull_item
 from .tape import accumulate, fit, meta
-from .traced import highest
+from .traced import highest, unblank
 from .var import Var
 
 
@@ -17,16 +20,25 @@ def custom(call: Custom, inputs: Sequence[Any]) -> list[Any]:
     """Run ``call`` so that the innermost derivative uses its rules. Values of outer ones go through it as they are."""
     top = highest(inputs)
     if top is None:
-        return list(call.run(list(inputs))[0])
+        return list(call.run(list(unblank(inputs)))[0])
+    inputs = unblank(inputs)
     values = [top.peel(leaf) for leaf in inputs]
     if isinstance(top, Dual):
         tangents = [leaf.tangent if value is not leaf else None for leaf, value in zip(inputs, values)]
-        outputs, pushed = call.jvp(values, tangents)
+        with Under(highest(values)):
+            outputs, pushed = call.jvp(values, tangents)
         return [out if t is None else Dual(out, t, top.level) for out, t in zip(outputs, pushed)]
     assert isinstance(top, Var)
     tape = top.tape
-    outputs, residue = call.run(values)
     sources = [(leaf.index, *meta(value)) if value is not leaf else None for leaf, value in zip(inputs, values)]
+    below = highest(values)
+    if below is not None:  # the loop may write into arrays what that derivative follows
+        values = [
+            below.constant(value) if source is not None and type(value) is ndarray else value
+            for value, source in zip(values, sources)
+        ]
+    with Under(below):
+        outputs, residue = call.run(values)
     tape.append((_pull_custom, call, residue, sources))
     node = len(tape) - 1
     results = []

@@ -7,6 +7,9 @@ that has imported it by name (``from numpy import array``), and in the globals o
 is taken. A stand-in that is given nothing traced calls the original. When the outermost run ends, the originals
 are back. Several threads may be inside; the last one puts them back.
 
+Compiled modules call such functions too, as ``np.empty`` with a name ``np`` of their own, and take what comes for
+an array without a look: they see a copy of NumPy's module without stand-ins.
+
 >>> import numpy as np
 >>> def first(*args):
 ...     return "ours"
@@ -25,8 +28,11 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from types import CellType, FunctionType
+from importlib.machinery import EXTENSION_SUFFIXES
+from types import CellType, FrameType, FunctionType, ModuleType
 from typing import Any
+
+import numpy as np
 
 Place = tuple[dict[str, Any], str, Any, Any]
 """A namespace and a name in it, the original and its stand-in."""
@@ -35,6 +41,12 @@ _OURS: dict[int, tuple[Any, Any]] = {}
 """The original and its stand-in, by the identity of the original."""
 _OWNERS: list[tuple[Any, str]] = []
 _SKIPPED = sys.stdlib_module_names | {"numpy", "pebbling", "torch", "jax", "jaxlib", "sympy", "numba", "_pytest"}
+
+_COMPILED = tuple(EXTENSION_SUFFIXES)
+_LIBRARIES = _SKIPPED | {"scipy", "pandas", "matplotlib", "sklearn", "statsmodels", "skimage", "h5py", "xarray"}
+
+_UNTOUCHED = ModuleType("numpy")
+"""NumPy without stand-ins, for compiled modules."""
 
 _LOCK = threading.Lock()
 _inside = 0
@@ -46,12 +58,24 @@ BEFORE: list[Callable[[], None]] = []
 """What to call whenever modules have been imported since the last run."""
 
 
+def current(owner: Any, name: str) -> Any:
+    """What is called ``owner.name`` under a derivative."""
+    original = vars(owner)[name]
+    return _OURS[id(original)][1] if id(original) in _OURS else original
+
+
+def of_a_library(frame: FrameType) -> bool:
+    """Whether a frame belongs to a package that hands its arrays to compiled code."""
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in _LIBRARIES
+
+
 def stand_in(owner: Any, name: str, ours: Any) -> None:
     """Let ``ours`` stand for ``owner.name`` in code that runs under a derivative."""
     global _modules
     original = vars(owner)[name]
+    if id(original) not in _OURS:
+        _OWNERS.append((owner, name))
     _OURS[id(original)] = original, ours
-    _OWNERS.append((owner, name))
     _modules = -1
 
 
@@ -140,6 +164,11 @@ def _look_round() -> None:
         call()
     _modules = len(sys.modules)
     _places[:] = [(vars(owner), name, *_OURS[id(vars(owner)[name])]) for owner, name in _OWNERS]
+    vars(_UNTOUCHED).update(vars(np))
     for module_name, module in list(sys.modules.items()):
-        if module_name.partition(".")[0] not in _SKIPPED and isinstance(module, type(sys)):
+        if not isinstance(module, ModuleType):
+            continue
+        if str(getattr(module, "__file__", None)).endswith(_COMPILED):
+            _places.extend((vars(module), name, np, _UNTOUCHED) for name, value in vars(module).items() if value is np)
+        if module_name.partition(".")[0] not in _SKIPPED:
             _places.extend(_in(vars(module)))

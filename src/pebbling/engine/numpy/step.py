@@ -13,12 +13,13 @@ from ...errors import SourceError
 from ...refusal import Region
 from ...tree.reach import arrays_near
 from ..protocol import Step
+from .blank import Under, under_level, under_tape
 from .dual import Dual
 from .hold import READ_ONLY, release
 from .refuse import shown
 from .standins import Tracing
 from .tape import Tape, accumulate, next_level, walk_back
-from .traced import Traced, plain
+from .traced import Traced, plain, unblank
 from .var import Var
 
 _KINDS = (np.ndarray, np.memmap)
@@ -26,7 +27,7 @@ _KINDS = (np.ndarray, np.memmap)
 
 def active(value: Any) -> bool:
     """Whether a derivative is being taken through this value."""
-    return isinstance(value, Traced)
+    return isinstance(value, Traced) and not value.blank
 
 
 def differentiable(value: Any) -> bool:
@@ -76,7 +77,7 @@ def run_taped(
 ) -> tuple[list[Any], TapedStep]:
     """``step_vjp`` on a given tape; with ``watch``, the step may catch what NumPy says of locked arrays."""
     sources: list[int] = []
-    given = list(inputs)
+    given = list(unblank(inputs))
     for i in range(len(given)):  # no name for a value, which would keep it alive while the step runs
         if (wrt is None or wrt[i]) and differentiable(given[i]):
             given[i] = Var(given[i], tape, len(sources))
@@ -84,7 +85,7 @@ def run_taped(
             sources.append(i)
     tape.leaves = len(sources)
     try:
-        outputs = _run(step, given, watch, tape.held)
+        outputs = _run(step, given, watch, under_tape(tape), tape.held)
     except BaseException:
         release(tape.held)  # the traceback keeps the tape alive, and the user should not find arrays locked
         raise
@@ -96,6 +97,8 @@ def run_taped(
             outputs[i] = out.value
         else:
             places.append(None)
+            if isinstance(out, Traced) and out.blank:
+                outputs[i] = out.value
     return outputs, TapedStep(tape, sources, places)
 
 
@@ -109,9 +112,10 @@ def run_dual(
 ) -> tuple[list[Any], list[Any]]:
     """``step_jvp``; with ``watch``, the step may catch what NumPy says of locked arrays."""
     level = next_level()
+    inputs = unblank(inputs)
     _check_tangents(inputs, tangents)
     given = [Dual(x, _strong(t), level) if differentiable(x) else x for x, t in zip(inputs, tangents)]
-    return _split(_run(step, given, watch), level)
+    return _split(list(unblank(_run(step, given, watch, under_level(level)))), level)
 
 
 def written(held: Collection[int], error: ValueError, frame: FrameType) -> Exception | None:
@@ -122,8 +126,8 @@ def written(held: Collection[int], error: ValueError, frame: FrameType) -> Excep
     return None
 
 
-def _run(step: Step, given: list[Any], watch: bool = False, held: Collection[int] = ()) -> list[Any]:
-    with Tracing(), Region(partial(written, held), watch):
+def _run(step: Step, given: list[Any], watch: bool, under: Under, held: Collection[int] = ()) -> list[Any]:
+    with Tracing(), Region(partial(written, held), watch), under:
         return list(step(given))
 
 

@@ -21,6 +21,8 @@ class Traced:
     alias: Any
     dtype: Any
     astype: Any
+    blank = False
+    """Whether it is plain as yet (see ``blank``)."""
 
     @property
     def level(self) -> int:
@@ -30,6 +32,10 @@ class Traced:
     def peel(self, other: Any) -> Any:
         """``other`` one level below this one: its value if it is traced at this level, else itself."""
         raise NotImplementedError
+
+    def under(self, other: Any) -> Any:
+        """``peel``, with the plain array in place of a blank."""
+        return other.value if isinstance(other, Traced) and other.blank else self.peel(other)
 
     def constant(self, value: Any) -> Traced:
         """``value`` traced at this level, with no derivative yet."""
@@ -60,9 +66,17 @@ def highest(args: Iterable[Any]) -> Traced | None:
     """The argument of the innermost derivative, which is the one to run next."""
     top: Traced | None = None
     for arg in args:
-        if isinstance(arg, Traced) and (top is None or arg.level > top.level):
+        if isinstance(arg, Traced) and not arg.blank and (top is None or arg.level > top.level):
             top = arg
     return top
+
+
+def unblank(args: Sequence[Any]) -> Sequence[Any]:
+    """The arguments with the plain array in place of every blank."""
+    for arg in args:
+        if isinstance(arg, Traced) and arg.blank:
+            return [one.value if isinstance(one, Traced) and one.blank else one for one in args]
+    return args
 
 
 def plain(value: Any) -> Any:

@@ -283,6 +283,8 @@ class Var(Array):
         if type(out) is ndarray:
             if out.base is not None and (out.base is x or out.base is x.base):
                 link(self, view, None, index)
+                if out.nbytes * 8 <= x.nbytes and x.nbytes > SMALL and _is_being_filled(self):
+                    view.value = _apart(out)
         elif shares(out, x):
             link(self, view, None, index)
         return view
@@ -307,6 +309,23 @@ def _write_plain(var: Var, index: Any, value: Any) -> None:
         var.value[index] = value
     else:
         var.value = put(var.value, value, index)
+
+
+def _is_being_filled(var: Var) -> bool:
+    entry = var.tape[var.index]
+    return entry is not None and entry[0] is pull_write
+
+
+def _apart(part: ndarray) -> ndarray:
+    """A copy of a small part of an array that is being filled, so that the tape need not keep the whole as it is.
+
+    A vector with gaps keeps some: BLAS computes its products in another order than those of one without.
+    """
+    if part.flags.c_contiguous or part.ndim != 1:
+        return part.copy() if part.flags.c_contiguous else part
+    apart = np.empty(2 * part.size, part.dtype)[::2]
+    apart[...] = part
+    return apart
 
 
 def _items(result: Var) -> Any:
