@@ -39,6 +39,8 @@ Place = tuple[dict[str, Any], str, Any, Any]
 
 _OURS: dict[int, tuple[Any, Any]] = {}
 """The original and its stand-in, by the identity of the original."""
+_CLASSES: list[tuple[type, str, Any, Any]] = []
+"""Methods with a stand-in."""
 _OWNERS: list[tuple[Any, str]] = []
 _SKIPPED = sys.stdlib_module_names | {"numpy", "pebbling", "torch", "jax", "jaxlib", "sympy", "numba", "_pytest"}
 
@@ -73,6 +75,9 @@ def stand_in(owner: Any, name: str, ours: Any) -> None:
     """Let ``ours`` stand for ``owner.name`` in code that runs under a derivative."""
     global _modules
     original = vars(owner)[name]
+    if isinstance(owner, type):
+        _CLASSES.append((owner, name, original, ours))
+        return
     if id(original) not in _OURS:
         _OWNERS.append((owner, name))
     _OURS[id(original)] = original, ours
@@ -107,6 +112,8 @@ class Tracing:
                 for namespace, name, original, ours in _places:
                     if namespace.get(name) is original:
                         namespace[name] = ours
+                for owner, name, _, ours in _CLASSES:
+                    setattr(owner, name, ours)
             if self._of is not None:
                 _enter_function(self._of, set())
             _inside += 1
@@ -121,6 +128,8 @@ class Tracing:
                         namespace[name] = original
                 for cell, original in _cells:
                     cell.cell_contents = original
+                for owner, name, original, _ in _CLASSES:
+                    setattr(owner, name, original)
                 _extra.clear()
                 _cells.clear()
 

@@ -90,3 +90,5 @@ elementwise(special.sindg, lambda y, x: lambda: special.cosdg(x) * (math.pi / 18
 elementwise(special.cosdg, lambda y, x: lambda: -special.sindg(x) * (math.pi / 180))
 elementwise(special.exp10, lambda y, x: lambda: y * math.log(10.0))
 elementwise(special.cbrt, lambda y, x: lambda: 1 / (3 * y * y))
+
+from . import scipy_special as scipy_special  # noqa: E402  # those that are no ufuncs
