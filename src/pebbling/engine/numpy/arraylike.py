@@ -82,12 +82,17 @@ class Array(Traced):
     __itruediv__ = _in_place(operator.truediv)
     __pow__, __rpow__, __ipow__ = _binary(operator.pow), _reflected(operator.pow), _in_place(operator.pow)
     __mod__, __rmod__, __imod__ = _binary(operator.mod), _reflected(operator.mod), _in_place(operator.mod)
-    __matmul__, __rmatmul__ = _binary(operator.matmul), _reflected(operator.matmul)
+    __rmatmul__ = _reflected(operator.matmul)
     __imatmul__ = _in_place(operator.matmul)
     __floordiv__, __rfloordiv__ = _binary(operator.floordiv), _reflected(operator.floordiv)
     __lt__, __le__ = _compare(operator.lt), _compare(operator.le)
     __gt__, __ge__ = _compare(operator.gt), _compare(operator.ge)
     __eq__, __ne__ = _compare(operator.eq), _compare(operator.ne)
+
+    def __matmul__(self, other: Any) -> Any:
+        if type(other).__module__.startswith("scipy.sparse"):
+            return other._rmatmul_dispatch(self)
+        return find(operator.matmul).run((self, other), {})
 
     def __ifloordiv__(self, other: Any) -> Any:  # type: ignore[misc]
         return augment(self, self.constant(self // other))

@@ -39,6 +39,8 @@ Place = tuple[dict[str, Any], str, Any, Any]
 
 _OURS: dict[int, tuple[Any, Any]] = {}
 """The original and its stand-in, by the identity of the original."""
+WRAPPED: list[Callable[[Any], Any]] = []
+"""What gives a stand-in for objects that a program has by name, or ``None``."""
 _CLASSES: list[tuple[type, str, Any, Any]] = []
 """Methods with a stand-in."""
 _OWNERS: list[tuple[Any, str]] = []
@@ -151,19 +153,33 @@ def _enter_function(of: Any, seen: set[int]) -> None:
             value = cell.cell_contents
         except ValueError:  # nothing in it yet
             continue
-        if id(value) in _OURS:
-            cell.cell_contents = _OURS[id(value)][1]
+        ours = _OURS[id(value)][1] if id(value) in _OURS else _wrapper(value)
+        if ours is not None:
+            cell.cell_contents = ours
             _cells.append((cell, value))
         elif callable(value):
             _enter_function(value, seen)
 
 
 def _in(namespace: dict[str, Any]) -> list[Place]:
-    return [
-        (namespace, name, *_OURS[id(value)])
-        for name, value in list(namespace.items())
-        if id(value) in _OURS and _OURS[id(value)][0] is value
-    ]
+    found = []
+    for name, value in list(namespace.items()):
+        if id(value) in _OURS and _OURS[id(value)][0] is value:
+            found.append((namespace, name, *_OURS[id(value)]))
+        elif (ours := _wrapper(value)) is not None:
+            found.append((namespace, name, value, ours))
+    return found
+
+
+def _wrapper(value: Any) -> Any:
+    """The stand-in for an object of a compiled class, which can't be told what to do with traced values."""
+    kind = value if isinstance(value, type) else type(value)
+    if not WRAPPED or (kind.__module__ in ("builtins", "numpy") and kind.__name__ not in _MAY_BE_METHODS):
+        return None
+    return next((ours for wrap in WRAPPED if (ours := wrap(value)) is not None), None)
+
+
+_MAY_BE_METHODS = ("builtin_function_or_method", "SuperLU")
 
 
 def _look_round() -> None:
