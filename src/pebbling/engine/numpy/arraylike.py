@@ -10,7 +10,7 @@ import numpy as np
 
 from .alias import assign, augment
 from .out import written_to
-from .refuse import refuse
+from .refuse import caller, refuse
 from .rules.create import astype, item
 from .table import find
 from .traced import Traced, plain
@@ -43,6 +43,12 @@ OPERATORS = tuple(
     f"__{reflected}{name}__"
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
     for reflected in ("", "r")
+)
+
+
+_NO_RULE = (
+    "Write it with functions that have one, or add one with pebbling.numpy.rule; stop_gradient(x) passes a value on "
+    "without its derivative"
 )
 
 
@@ -218,6 +224,8 @@ class Array(Traced):
         return self.copy()
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        if function := caller():
+            raise refuse(f"{function} has no derivative rule", _NO_RULE)
         raise refuse(
             "a traced array would become a plain one here and lose its derivative",
             "To fill an array, make it with np.zeros(n) or np.copy(a) inside of the function; a.dot(x) of a plain a "
@@ -225,6 +233,8 @@ class Array(Traced):
         )
 
     def __float__(self) -> float:
+        if function := caller():
+            raise refuse(f"{function} has no derivative rule", _NO_RULE)
         raise refuse(
             "float() of a traced number loses its derivative",
             "Use functions of np in place of math; to fill an array, make it with np.zeros(n) or np.copy(a) inside of "

@@ -15,8 +15,8 @@ from typing import Any
 from .blank import Blank, handed_out, without_blanks
 from .kinds import Composed, Derivatives, Primitive
 from .refuse import name_of, refuse
-from .standins import BEFORE, current, stand_in
-from .traced import Traced, highest
+from .standins import BEFORE, current, of_a_library, stand_in
+from .traced import highest
 
 _RULES = {
     "scipy.special": "special",
@@ -58,6 +58,8 @@ def _plainly(original: Any, args: Any, kwargs: Any) -> Any:
     if any(isinstance(leaf, Blank) for leaf in leaves_of((args, kwargs))):
         args, kwargs = without_blanks(args), without_blanks(kwargs)
     result = original(*args, **kwargs)
+    if of_a_library(sys._getframe(2)):
+        return result
     return tuple(map(handed_out, result)) if type(result) is tuple else handed_out(result)
 
 
@@ -79,9 +81,7 @@ def formula(owner: Any, name: str, exact: bool = False) -> Callable[[Callable[..
     return register
 
 
-def own_rule(
-    owner: Any, name: str, arrays: slice = slice(1)
-) -> Callable[[Callable[..., Derivatives]], Any]:
+def own_rule(owner: Any, name: str, arrays: slice = slice(1)) -> Callable[[Callable[..., Derivatives]], Any]:
     """Register the vjp and jvp of ``owner.name``, as ``pebbling.numpy.rule`` does for functions of NumPy."""
     original = current(owner, name)
 
@@ -115,6 +115,3 @@ def _refused(owner: Any, name: str, way_out: str) -> None:
         return _plainly(original, args, kwargs)
 
     stand_in(owner, name, call)
-
-
-__all__ = ["Traced", "formula", "is_traced", "leaves_of", "own_rule", "refused_where_traced"]

@@ -24,6 +24,22 @@ def refuse(reason: str, way_out: str) -> BaseException:
     return refused(SourceError(f"{shown(frame)}{reason}. {way_out}."))
 
 
+def caller() -> str:
+    """The function of SciPy that has called what runs now, as one writes it; empty if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    found = ""
+    while frame is not None and frame.f_code.co_filename.startswith(_INSIDE):
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith("scipy."):
+            found = f"{_public(module)}.{frame.f_code.co_name}"
+        frame = frame.f_back
+    return found
+
+
+def _public(module: str) -> str:
+    return ".".join([part for part in module.split(".") if not part.startswith("_")])
+
+
 def shown(frame: FrameType) -> str:
     """The line that a frame runs: file, number and text."""
     name, line = frame.f_code.co_filename, frame.f_lineno
@@ -40,4 +56,6 @@ def name_of(func: object) -> str:
     module = getattr(func, "__module__", None) or "numpy"
     if isinstance(func, np.ufunc) and getattr(np, name, None) is not func:
         module = "scipy.special"
-    return f"np{module.removeprefix('numpy')}.{name}" if module.startswith("numpy") else f"{module}.{name}"
+    if module.startswith("numpy"):
+        return f"np{module.removeprefix('numpy')}.{name}"
+    return f"{_public(module)}.{name}"

@@ -49,6 +49,8 @@ _SKIPPED = sys.stdlib_module_names | {"numpy", "pebbling", "torch", "jax", "jaxl
 _COMPILED = tuple(EXTENSION_SUFFIXES)
 _LIBRARIES = _SKIPPED | {"scipy", "pandas", "matplotlib", "sklearn", "statsmodels", "skimage", "h5py", "xarray"}
 
+TRACED_LIBRARIES: set[str] = set()
+"""Packages in them whose own code runs on traced values."""
 _UNTOUCHED = ModuleType("numpy")
 """NumPy without stand-ins, for compiled modules."""
 
@@ -70,16 +72,17 @@ def current(owner: Any, name: str) -> Any:
 
 def of_a_library(frame: FrameType) -> bool:
     """Whether a frame belongs to a package that hands its arrays to compiled code."""
-    return str(frame.f_globals.get("__name__")).partition(".")[0] in _LIBRARIES
+    name = str(frame.f_globals.get("__name__"))
+    return name.partition(".")[0] in _LIBRARIES and name.rpartition(".")[0] not in TRACED_LIBRARIES
 
 
 def stand_in(owner: Any, name: str, ours: Any) -> None:
     """Let ``ours`` stand for ``owner.name`` in code that runs under a derivative."""
     global _modules
-    original = vars(owner)[name]
     if isinstance(owner, type):
-        _CLASSES.append((owner, name, original, ours))
+        _CLASSES.append((owner, name, vars(owner).get(name), ours))
         return
+    original = vars(owner)[name]
     if id(original) not in _OURS:
         _OWNERS.append((owner, name))
     _OURS[id(original)] = original, ours
@@ -131,7 +134,10 @@ class Tracing:
                 for cell, original in _cells:
                     cell.cell_contents = original
                 for owner, name, original, _ in _CLASSES:
-                    setattr(owner, name, original)
+                    if original is None:  # it has that of its base
+                        delattr(owner, name)
+                    else:
+                        setattr(owner, name, original)
                 _extra.clear()
                 _cells.clear()
 

@@ -21,6 +21,7 @@ class Traced:
     alias: Any
     dtype: Any
     astype: Any
+    __array__: Any
     blank = False
     """Whether it is plain as yet (see ``blank``)."""
 

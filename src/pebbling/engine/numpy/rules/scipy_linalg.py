@@ -10,6 +10,7 @@ from scipy import linalg  # type: ignore[import-untyped]
 from ..foreign import formula, is_traced, own_rule, refused_where_traced
 from ..refuse import refuse
 from ..standins import current, stand_in
+from ..table import primitive
 from ..traced import plain
 
 BOTH = slice(2)
@@ -124,10 +125,6 @@ def solve_triangular(
     return [of_a, lambda g: again(g, True)], [along_a, lambda t: again(t, False)]
 
 
-def _packed(a: Any, **kwargs: Any) -> Any:
-    return linalg.lu_factor(a, **kwargs)[0]
-
-
 def _order(piv: Any) -> Any:
     order = np.arange(len(piv))
     for i, j in enumerate(piv):
@@ -135,14 +132,11 @@ def _order(piv: Any) -> Any:
     return order
 
 
-linalg_lu = current(linalg, "lu_factor")
+_factored = current(linalg, "lu_factor")
 
 
 def _lu(a: Any, piv: Any) -> Any:
-    return linalg_lu(a)[0]
-
-
-from ..table import primitive  # noqa: E402
+    return _factored(a)[0]
 
 
 @primitive(_lu)
@@ -172,8 +166,8 @@ def packed(y: Any, a: Any, piv: Any) -> Any:
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """Factors of a square matrix, and the order of its rows."""
     if not is_traced(a):
-        return linalg_lu(getattr(a, "value", a), False, check_finite)
-    piv = linalg_lu(plain(a))[1]
+        return _factored(getattr(a, "value", a), False, check_finite)
+    piv = _factored(plain(a))[1]
     return packed(a, piv), piv
 
 
@@ -181,9 +175,7 @@ stand_in(linalg, "lu_factor", lu_factor)
 
 
 @formula(linalg, "lu_solve")
-def lu_solve(
-    lu_and_piv: Any, b: Any, trans: Any = 0, overwrite_b: bool = False, check_finite: bool = True
-) -> Any:
+def lu_solve(lu_and_piv: Any, b: Any, trans: Any = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     lu, piv = lu_and_piv
     order = _order(plain(piv))
     if _trans(trans):
@@ -234,12 +226,10 @@ def solveh_banded(
     check_finite: bool = True,
 ) -> Any:  # fmt: skip
     width = np.shape(ab)[0] - 1
-    n = np.shape(ab)[1]
     rows = []
     for k in range(width, -width - 1, -1):  # the k-th diagonal above the main one
         near = ab[abs(k)] if lower else ab[width - abs(k)]
         rows.append(np.roll(near, k) if (k > 0) == lower and k else near)
-    del n
     return linalg.solve_banded((width, width), np.stack(rows), b)
 
 
@@ -278,16 +268,14 @@ for name in ("toeplitz", "circulant"):
 def block_diag(*arrs: Any) -> Any:
     blocks = [np.atleast_2d(one) for one in arrs]
     widths = [np.shape(one)[1] for one in blocks]
-    rows = [
-        np.pad(one, ((0, 0), (sum(widths[:i]), sum(widths[i + 1 :])))) for i, one in enumerate(blocks)
-    ]
+    rows = [np.pad(one, ((0, 0), (sum(widths[:i]), sum(widths[i + 1 :])))) for i, one in enumerate(blocks)]
     return np.concatenate(rows)
 
 
 refused_where_traced(
     linalg,
-    "eig eigvals eigh svd qr lu ldl schur hessenberg sqrtm logm cosm sinm tanm signm fractional_matrix_power lstsq polar "
-    "null_space orth solve_sylvester solve_continuous_are solve_discrete_are solve_continuous_lyapunov "
+    "eig eigvals eigh svd qr lu ldl schur hessenberg sqrtm logm cosm sinm tanm signm fractional_matrix_power lstsq "
+    "polar null_space orth solve_sylvester solve_continuous_are solve_discrete_are solve_continuous_lyapunov "
     "solve_discrete_lyapunov matrix_balance qz rq hankel solve_toeplitz solve_circulant eig_banded eigh_tridiagonal",
     "np.linalg has eigh, eig, svd and qr with derivatives; stop_gradient(x) passes a value on without its derivative",
 )

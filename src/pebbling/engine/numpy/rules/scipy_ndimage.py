@@ -50,9 +50,10 @@ def _correlated(x: Any, w: Any, modes: Any, cval: Any, origin: Any) -> Any:
         before = k // 2 + shift
         ends = [(0, 0)] * np.ndim(x)
         ends[axis] = (before, k - 1 - before)
-        more = {"constant_values": cval} if _MODES[mode] == "constant" else {}
+        more: Any = {"constant_values": cval} if _MODES[mode] == "constant" else {}
         if any(ends[axis]):
-            x = np.pad(x, ends, mode=_MODES[mode], **more)
+            beyond: Any = _MODES[mode]
+            x = np.pad(x, ends, mode=beyond, **more)
     return valid(x, w)
 
 
@@ -168,9 +169,7 @@ def uniform_filter(
 
 
 @formula(ndimage, "laplace")
-def laplace(
-    input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None
-) -> Any:
+def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None) -> Any:
     _no_output(output)
     axes = [axis % np.ndim(input) for axis in np.atleast_1d(axes)] if axes is not None else range(np.ndim(input))
     total: Any = 0.0
@@ -196,8 +195,10 @@ _edges("prewitt", [1.0, 1.0, 1.0])
 
 refused_where_traced(
     ndimage,
-    "map_coordinates zoom rotate shift affine_transform geometric_transform median_filter maximum_filter minimum_filter "
-    "percentile_filter rank_filter generic_filter gaussian_laplace gaussian_gradient_magnitude spline_filter "
-    "fourier_gaussian grey_dilation grey_erosion distance_transform_edt center_of_mass label sum_labels mean",
+    "map_coordinates zoom rotate shift affine_transform geometric_transform median_filter maximum_filter "
+    "minimum_filter percentile_filter rank_filter generic_filter gaussian_laplace gaussian_gradient_magnitude "
+    "spline_filter fourier_gaussian "
+    "grey_dilation grey_erosion distance_transform_edt center_of_mass label "
+    "sum_labels mean",
     "correlate, convolve, gaussian_filter, uniform_filter, laplace, sobel and prewitt have one",
 )

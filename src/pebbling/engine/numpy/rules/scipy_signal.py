@@ -70,9 +70,9 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
 def _padded(in1: Any, in2: Any, boundary: str, fillvalue: Any) -> tuple[Any, list[int]]:
     if boundary == "fill" and not np.any(plain(fillvalue)):
         return in1, [0, 0]
-    mode = {"wrap": "wrap", "symm": "symmetric", "fill": "constant"}[boundary]
+    mode: Any = {"wrap": "wrap", "symm": "symmetric", "fill": "constant"}[boundary]
     edge = [k - 1 for k in np.shape(in2)]
-    more = {"constant_values": fillvalue} if mode == "constant" else {}
+    more: Any = {"constant_values": fillvalue} if mode == "constant" else {}
     return np.pad(in1, [(k, k) for k in edge], mode=mode, **more), edge
 
 
@@ -131,7 +131,8 @@ def lfilter(y: Any, b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> A
 
 refused_where_traced(
     signal,
-    "filtfilt sosfilt sosfiltfilt savgol_filter hilbert detrend resample resample_poly decimate wiener medfilt medfilt2d "
-    "deconvolve spectrogram stft istft welch periodogram csd coherence find_peaks cwt upfirdn lfiltic lsim dlsim",
+    "filtfilt sosfilt sosfiltfilt savgol_filter hilbert detrend resample resample_poly decimate wiener medfilt "
+    "medfilt2d deconvolve spectrogram stft istft welch periodogram csd coherence find_peaks cwt upfirdn "
+    "lfiltic lsim dlsim",
     "convolve, fftconvolve, correlate, convolve2d and lfilter have one, and so has np.fft",
 )
