@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,12 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from pebbling.torch import fit
+
 Case = tuple[nn.Module, Callable[[Any], Any]]
+
+# Tests of what is special to captured graphs; what holds for both engines is tested with ``fit`` as it is.
+captured: Any = functools.partial(fit, backend="captured")
 
 
 class Attention(nn.Module):

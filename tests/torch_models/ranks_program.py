@@ -9,13 +9,12 @@ import sys
 
 import pytest
 import torch
-from fit_cases import GPT
+from fit_cases import GPT, captured
 from torch import distributed, nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from pebbling.errors import CaptureError
-from pebbling.torch import fit
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
@@ -35,7 +34,7 @@ def same_everywhere(value: object) -> bool:
 def ddp(rank: int) -> None:
     model = GPT(layers=2, drop=0.1)
     mine, theirs = copy.deepcopy(model), nn.parallel.DistributedDataParallel(copy.deepcopy(model))
-    fitted = fit(mine, memory=tight(model), time_limit=1, group=distributed.group.WORLD)
+    fitted = captured(mine, memory=tight(model), time_limit=1, group=distributed.group.WORLD)
     wrapped = nn.parallel.DistributedDataParallel(fitted)
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (wrapped, theirs)]
     for step in range(2):
@@ -55,7 +54,9 @@ def fsdp(rank: int) -> None:
     theirs.load_state_dict(mine.state_dict())
     for model in (mine, theirs):
         for i, block in enumerate(model.blocks):
-            part = fit(block, memory="60kB", time_limit=1, group=distributed.group.WORLD) if model is mine else block
+            part = block
+            if model is mine:
+                part = captured(block, memory="60kB", time_limit=1, group=distributed.group.WORLD)
             model.blocks[i] = fully_shard(part)
         fully_shard(model)
     tokens = torch.randint(11, (3, 7), generator=torch.Generator().manual_seed(rank))
@@ -68,10 +69,10 @@ def fsdp(rank: int) -> None:
 
 
 def disagreement(rank: int) -> None:
-    fitted = fit(nn.Linear(4, 4), group=distributed.group.WORLD)
+    fitted = captured(nn.Linear(4, 4), group=distributed.group.WORLD)
     with pytest.raises(CaptureError, match="ranks 1 captured another graph"):
         fitted(torch.ones(2 + rank, 4))
-    fitted = fit(nn.Linear(4, 4), memory=4096 * (1 + rank), group=distributed.group.WORLD)
+    fitted = captured(nn.Linear(4, 4), memory=4096 * (1 + rank), group=distributed.group.WORLD)
     with pytest.raises(CaptureError, match=r"different budgets \(4096 bytes, 8192 bytes\)"):
         fitted(torch.ones(2, 4))
 

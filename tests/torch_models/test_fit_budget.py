@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from fit_cases import GPT, Residual, Views
+from fit_cases import GPT, Residual, Views, captured
 from torch import nn
 
 from pebbling.errors import BudgetError
-from pebbling.torch import fit, plan
+from pebbling.torch import plan
 from pebbling.torch.models import Measured
 
 
@@ -71,7 +71,7 @@ def test_the_measured_peak_is_within_the_budget(make: Callable[[], tuple[nn.Modu
     assert str(least) in str(refusal.value)
     overheads = []
     for budget in [*(least + (most - least) * tenth // 9 for tenth in range(10)), None]:
-        fitted = fit(copy.deepcopy(model), memory=budget, time_limit=0.2)
+        fitted = captured(copy.deepcopy(model), memory=budget, time_limit=0.2)
         measured(fitted, example)
         peak = measured(fitted, example)
         assert peak <= (most if budget is None else budget)
@@ -83,6 +83,6 @@ def test_the_measured_peak_is_within_the_budget(make: Callable[[], tuple[nn.Modu
 def test_without_a_limit_a_fitted_model_takes_no_more_than_the_original() -> None:
     torch.manual_seed(0)
     model, example = transformer()
-    fitted = fit(copy.deepcopy(model))
+    fitted = captured(copy.deepcopy(model))
     measured(fitted, example)
     assert measured(fitted, example) <= measured(model, example)

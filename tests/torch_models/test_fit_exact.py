@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from fit_cases import CASES, Case
+from fit_cases import CASES, Case, captured
 
 from pebbling.errors import BudgetError
-from pebbling.torch import fit
 
 
 def trained(model: Any, run: Any, loss: Callable[[Any], torch.Tensor], steps: int = 2) -> list[torch.Tensor]:
@@ -36,7 +35,7 @@ def equal(mine: list[torch.Tensor], theirs: list[torch.Tensor]) -> bool:
 def tight(model: Any, loss: Callable[[Any], torch.Tensor]) -> int:
     """A budget close to the smallest, which the refusal of an impossible one names."""
     with pytest.raises(BudgetError) as refusal:
-        loss(fit(model, memory=1, time_limit=1))
+        loss(captured(model, memory=1, time_limit=1))
     assert refusal.value.minimum is not None
     # A little more than that, so that the search has a choice.
     return int(1.05 * refusal.value.minimum)
@@ -51,6 +50,6 @@ def test_a_fitted_model_is_the_original_bit_for_bit(case: Callable[[], Case]) ->
     expected = trained(theirs := copy.deepcopy(model), theirs, loss)
     memory = tight(copy.deepcopy(model), loss)
     mine = copy.deepcopy(model)
-    fitted = fit(mine, memory=memory, time_limit=1)
+    fitted = captured(mine, memory=memory, time_limit=1)
     assert equal(trained(mine, fitted, loss), expected)
     assert fitted.plan.peak <= memory

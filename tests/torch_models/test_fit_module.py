@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from fit_cases import GPT
+from fit_cases import GPT, captured
 from torch import nn
 
 from pebbling.errors import CaptureError
@@ -49,7 +49,7 @@ def test_it_shares_parameters_state_and_modes_with_the_original() -> None:
 
 
 def test_copies_and_pickles_are_fitted_and_independent() -> None:
-    fitted = fit(small(), memory="1MiB")
+    fitted = captured(small(), memory="1MiB")
     fitted.eval()
     x = torch.randn(4, 8)
     expected = fitted(x)
@@ -81,7 +81,7 @@ def test_new_shapes_and_modes_are_planned_anew_and_old_ones_found_again() -> Non
 
 def test_evaluation_without_gradients_has_a_plan_without_a_backward_pass() -> None:
     model = small()
-    fitted = fit(model, memory="1MiB")
+    fitted = captured(model, memory="1MiB")
     x = torch.randn(4, 8)
     fitted(x).sum().backward()
     fitted.eval()
@@ -122,7 +122,7 @@ def test_hooks_of_the_fitted_module_run_around_it_and_are_its_own() -> None:
     model = small()
     seen: list[str] = []
     model.register_forward_hook(lambda *_: seen.append("inside"))
-    fitted = fit(model, memory="1MiB", breaks="keep")
+    fitted = fit(model, memory="1MiB")
     fitted.register_forward_pre_hook(lambda *_: seen.append("before"))
     fitted.register_forward_hook(lambda *_: seen.append("after"))
     fitted.register_full_backward_hook(lambda *_: seen.append("backward"))
@@ -174,16 +174,16 @@ def test_there_is_no_plan_before_the_first_call() -> None:
 def test_plans_are_kept_in_a_folder_and_found_there(tmp_path: Any) -> None:
     tokens = torch.randint(11, (2, 5))
     torch.manual_seed(0)
-    first = fit(GPT(layers=1), memory="200kB", plans=tmp_path, time_limit=1)
+    first = captured(GPT(layers=1), memory="200kB", plans=tmp_path, time_limit=1)
     first(tokens).backward()
     files = sorted(tmp_path.iterdir())
     assert len(files) == 1
     before = files[0].stat().st_mtime_ns
-    second = fit(GPT(layers=1), memory="200kB", plans=tmp_path, time_limit=1)
+    second = captured(GPT(layers=1), memory="200kB", plans=tmp_path, time_limit=1)
     second(tokens).backward()
     assert second.plan.graph_plan == first.plan.graph_plan
     assert files[0].stat().st_mtime_ns == before
-    fit(GPT(layers=1), memory="300kB", plans=tmp_path, time_limit=1)(tokens)
+    captured(GPT(layers=1), memory="300kB", plans=tmp_path, time_limit=1)(tokens)
     assert len(sorted(tmp_path.iterdir())) == 2
 
 
@@ -191,7 +191,7 @@ def test_files_of_plans_that_are_damaged_or_for_another_budget_are_not_used(tmp_
     tokens, model = torch.randint(11, (6, 12)), GPT(layers=1)
 
     def made(memory: int | None) -> Any:
-        fitted = fit(copy.deepcopy(model), memory=memory, plans=tmp_path, time_limit=1)
+        fitted = captured(copy.deepcopy(model), memory=memory, plans=tmp_path, time_limit=1)
         fitted(tokens).backward()
         return fitted.plan
 

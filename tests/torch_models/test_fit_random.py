@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from fit_cases import captured
 from random_models import ROWS, WIDTH, RandomModel, WithoutLoss
 from torch import nn
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
 from pebbling.errors import BudgetError
-from pebbling.torch import fit
 from pebbling.torch.models import Measured
 from pebbling.torch.models.host_dropout import host_dropout, host_dropout_backward
 
@@ -51,14 +51,14 @@ def test_a_random_program_has_the_same_bits_in_every_budget(seed: int) -> None:
     inputs = (torch.randn(ROWS, WIDTH), torch.randint(7, (ROWS,)))
     plain, free, tried = (copy.deepcopy(base) for _ in range(3))
     expected = outcome(plain, plain, inputs)
-    unlimited = fit(free)
+    unlimited = captured(free)
     assert same(outcome(free, unlimited, inputs), expected)
     with pytest.raises(BudgetError) as refused:
-        fit(tried, memory=1, time_limit=0.5)(*inputs)
+        captured(tried, memory=1, time_limit=0.5)(*inputs)
     least = int(refused.value.minimum or 0)
     for memory in (least, (least + unlimited.plan.peak) // 2):
         model = copy.deepcopy(base)
-        fitted = fit(model, memory=memory, time_limit=0.5)
+        fitted = captured(model, memory=memory, time_limit=0.5)
         assert same(outcome(model, fitted, inputs), expected)
         model.zero_grad(set_to_none=True)
         with Measured("cpu") as memory_of:
@@ -86,7 +86,7 @@ def test_a_random_program_takes_gradients_in_any_layout(seed: int) -> None:
     base = WithoutLoss(seed)
     inputs = (torch.randn(ROWS, WIDTH), torch.randint(7, (ROWS,)))
     model = copy.deepcopy(base)
-    fitted = fit(model)
+    fitted = captured(model)
     for first in range(len(LOSSES)):
         losses = [LOSSES[(first + 3 * each) % len(LOSSES)] for each in range(3)]
         plain = copy.deepcopy(base)
@@ -104,7 +104,7 @@ def test_numbers_that_nobody_reads_are_drawn() -> None:
         return functional.dropout(y, 0.3).sum()
 
     seen = []
-    for run in (wasteful, fit(wasteful), fit(wasteful, memory="1MiB")):
+    for run in (wasteful, captured(wasteful), captured(wasteful, memory="1MiB")):
         torch.manual_seed(0)
         seen.append((run(torch.ones(4, 4)), torch.rand(1)))
     assert all(torch.equal(a, b) for each in seen[1:] for a, b in zip(each, seen[0]))
@@ -120,7 +120,7 @@ def test_results_of_one_operation_that_are_added_stay_apart() -> None:
 
     attention(x).backward()
     expected, x.grad = x.grad, None
-    fit(attention, memory="1MiB")(x).backward()
+    captured(attention, memory="1MiB")(x).backward()
     assert torch.equal(x.grad, expected)
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from fit_cases import captured
 from torch import nn
 
 from pebbling.errors import BudgetError, CaptureError
-from pebbling.torch import fit, plan
+from pebbling.torch import plan
 
 
 class Branching(nn.Module):
@@ -30,7 +31,7 @@ class Branching(nn.Module):
 def test_a_line_that_cant_be_captured_is_named() -> None:
     lines, start = inspect.getsourcelines(Branching.forward)
     number = start + next(i for i, line in enumerate(lines) if "if x.sum()" in line)
-    for call in (lambda: fit(Branching())(torch.ones(2, 4)), lambda: plan(Branching(), torch.ones(2, 4))):
+    for call in (lambda: captured(Branching())(torch.ones(2, 4)), lambda: plan(Branching(), torch.ones(2, 4))):
         with pytest.raises(CaptureError, match=rf"test_fit_refusals\.py:{number}.*if x\.sum\(\) > 0.*breaks="):
             call()
 
@@ -40,7 +41,7 @@ def test_a_line_that_cant_be_captured_is_named() -> None:
 def test_that_part_can_be_kept_unplanned() -> None:
     torch.manual_seed(0)
     model = Branching()
-    fitted = fit(model, memory="1MiB", breaks="keep")
+    fitted = captured(model, memory="1MiB", breaks="keep")
     for x in (torch.ones(2, 4), -torch.ones(2, 4)):
         for run in (fitted, model):
             model.zero_grad()
@@ -55,10 +56,10 @@ def test_that_part_can_be_kept_unplanned() -> None:
 def test_a_budget_that_is_too_small_names_the_smallest_which_works() -> None:
     model, x = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(4)]), torch.randn(16, 8)
     with pytest.raises(BudgetError, match="Sequential does not fit into memory=1000") as refusal:
-        fit(model, memory=1000, time_limit=1)(x)
+        captured(model, memory=1000, time_limit=1)(x)
     least = refusal.value.minimum
     assert least is not None
-    assert fit(model, memory=least, time_limit=1)(x).shape == (16, 8)
+    assert captured(model, memory=least, time_limit=1)(x).shape == (16, 8)
     with pytest.raises(BudgetError):
         plan(model, x, memory=least - 1, time_limit=1)
 
@@ -74,14 +75,14 @@ def test_a_budget_that_is_too_small_names_the_smallest_which_works() -> None:
 )
 def test_odd_arguments_are_refused(keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        fit(nn.Linear(2, 2), **keywords)
+        captured(nn.Linear(2, 2), **keywords)
 
 
 def test_what_is_no_function_is_refused() -> None:
     with pytest.raises(TypeError, match="not int"):
-        fit(3)  # type: ignore[type-var]
+        captured(3)  # type: ignore[type-var]
     with pytest.raises(CaptureError, match="fit first, then wrap"):
-        fit(nn.DataParallel(nn.Linear(2, 2)))
+        captured(nn.DataParallel(nn.Linear(2, 2)))
 
 
 # torch looks at the gradient of what comes out of the part before, and warns of that.
@@ -94,8 +95,8 @@ def test_packed_sequences_are_refused_and_can_be_kept() -> None:
         return layer(sequence)[0].data
 
     with pytest.raises(CaptureError, match=r"test_fit_refusals\.py:\d+, in packed \(sequence = "):
-        fit(packed)(x)
-    assert torch.equal(fit(packed, breaks="keep")(x), packed(x))
+        captured(packed)(x)
+    assert torch.equal(captured(packed, breaks="keep")(x), packed(x))
 
 
 def test_a_function_without_tensors_has_nothing_to_plan() -> None:
@@ -144,14 +145,14 @@ def test_a_derivative_that_looks_at_values_is_refused(product: Any) -> None:
 
     x = torch.randn(3, 4, requires_grad=True)
     with pytest.raises(CaptureError, match="the derivative of prod looks for zeros") as caught:
-        fit(doubled)(x)
+        captured(doubled)(x)
     assert "test_fit_refusals.py:" in str(caught.value)
-    assert torch.equal(fit(doubled)(x.detach()), doubled(x.detach()))
-    assert torch.equal(fit(lambda x: (x * 2).cumprod(1)[:, -1])(x), (x * 2).cumprod(1)[:, -1])
+    assert torch.equal(captured(doubled)(x.detach()), doubled(x.detach()))
+    assert torch.equal(captured(lambda x: (x * 2).cumprod(1)[:, -1])(x), (x * 2).cumprod(1)[:, -1])
 
 
 def test_likely_mistakes_are_named() -> None:
     with pytest.raises(TypeError, match=r"not a class: fit\(Branching\(…\)\) fits a module of it"):
-        fit(Branching)
+        captured(Branching)
     with pytest.raises(ValueError, match=r"0\.5 is less than a byte"):
-        fit(nn.Linear(4, 4), memory=0.5)
+        captured(nn.Linear(4, 4), memory=0.5)

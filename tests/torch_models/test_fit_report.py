@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from fit_cases import GPT
+from fit_cases import GPT, captured
 
 from pebbling.graph import check
-from pebbling.torch import fit, plan
+from pebbling.torch import plan
 from pebbling.torch.models import ModelPlan
 from pebbling.torch.models.facts import at_peak, curve, modules, trade_off
 from pebbling.torch.models.report import page
@@ -58,7 +58,7 @@ def test_the_page_stands_on_its_own_and_shows_the_plan(made: ModelPlan, tmp_path
 
 
 def test_a_fitted_model_writes_its_page(tmp_path: Path) -> None:
-    fitted = fit(GPT(layers=1), time_limit=1)
+    fitted = captured(GPT(layers=1), time_limit=1)
     fitted(torch.randint(11, (2, 5))).backward()
     fitted.report(tmp_path / "plan.html")
     assert "without any replay" in (tmp_path / "plan.html").read_text()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from fit_cases import GPT, batch_norm
+from fit_cases import GPT, batch_norm, captured
 from test_fit_budget import measured
 from torch import nn
 
 from pebbling.graph import smallest
-from pebbling.torch import fit, plan
+from pebbling.torch import plan
 from pebbling.torch.models import norms
 from pebbling.torch.models.captured import Captured
 from pebbling.torch.models.planner import Planner
@@ -21,7 +21,7 @@ from pebbling.torch.models.planner import Planner
 def test_operations_write_over_operands_that_nobody_reads_again() -> None:
     torch.manual_seed(0)
     model, tokens = GPT(layers=1, width=16, words=500, tied=False), torch.randint(500, (4, 16))
-    fitted = fit(copy.deepcopy(model))
+    fitted = captured(copy.deepcopy(model))
     measured(fitted, (tokens,))
     joined = [node.op for node in fitted.plan.graph.nodes if " + " in node.op]
     assert "aten.nll_loss_backward.default + aten._log_softmax_backward_data.default" in joined
@@ -37,7 +37,7 @@ def test_an_operand_that_is_read_again_is_left_alone() -> None:
         z = y + 1
         return (y * z).sum()
 
-    fitted = fit(twice)
+    fitted = captured(twice)
     value = fitted(x)
     value.backward()
     mine, x.grad = x.grad, None
@@ -64,7 +64,7 @@ def test_an_operation_that_comes_later_writes_over_its_operand_too() -> None:
         return (y * other).sum()
 
     for function, joined in ((apart, True), (waiting, False)):
-        fitted = fit(function)
+        fitted = captured(function)
         value = fitted(x)
         value.backward()
         mine, x.grad = x.grad, None
@@ -81,7 +81,7 @@ def test_views_that_come_later_are_moved_with_the_operation_that_reads_them() ->
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
     x = torch.randn(2, 3, 8)
-    fitted = fit(copy.deepcopy(model))
+    fitted = captured(copy.deepcopy(model))
     for each in (fitted, model):
         each(x).square().sum().backward()
     assert any(node.op == "aten.mm.default + aten.threshold_backward.default" for node in fitted.plan.graph.nodes)
@@ -92,7 +92,7 @@ def test_a_dropout_of_nothing_copies_nothing() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.0), nn.Tanh(), nn.Linear(4, 2))
     x = torch.randn(3, 4)
-    fitted = fit(copy.deepcopy(model))
+    fitted = captured(copy.deepcopy(model))
     for each in (fitted, model):
         each(x).sum().backward()
     assert not any("clone" in node.op for node in fitted.plan.graph.nodes)
@@ -106,7 +106,7 @@ def test_a_copy_that_is_seen_outside_stays_a_copy() -> None:
         y = x @ x
         return x.clone(), y, y.clone(), y.tanh().clone().view(-1)
 
-    results = fit(copies)(x)
+    results = captured(copies)(x)
     places = [one.untyped_storage().data_ptr() for one in (x, *results)]
     assert len(set(places)) == 5
     assert all(torch.equal(a, b) for a, b in zip(results, copies(x)))
@@ -126,7 +126,7 @@ def test_statistics_are_updated_where_they_are_with_no_copies_of_them() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU()) for _ in range(3)))
     theirs, x = copy.deepcopy(model), torch.randn(8, 6)
-    fitted = fit(model)
+    fitted = captured(model)
     for each in (fitted, theirs):
         for _ in range(3):
             each(x).sum().backward()
@@ -165,7 +165,7 @@ def test_statistics_that_others_read_are_what_they_would_be(early: bool, late: b
     torch.manual_seed(0)
     model, x = Reads(early, late, forgets), torch.randn(8, 6, requires_grad=True)
     theirs = copy.deepcopy(model)
-    fitted = fit(model)
+    fitted = captured(model)
     for _ in range(3):
         mine, wanted = fitted(x), theirs(x)
         assert all(torch.equal(a, b) for a, b in zip(mine, wanted))
@@ -205,7 +205,7 @@ def test_batch_norm_by_another_kernel_is_replayed_without_its_statistics() -> No
     assert any(node.op == "cudnn_batch_norm + aten.relu.default" and node.replayable for node in graph.nodes)
     seen: list[Any] = []
     least = smallest(_whole(model, loss))
-    fitted = fit(model, memory=least + 500, time_limit=2)
+    fitted = captured(model, memory=least + 500, time_limit=2)
     for run, each in ((fitted, model), (theirs, theirs)):
         for _ in range(2):
             each.zero_grad()
@@ -228,7 +228,7 @@ def test_all_norms_that_eager_mode_hands_to_another_kernel_go_there(norm: Any, f
     for parameter in model[len(start)].parameters():
         parameter.requires_grad_(not frozen)
     theirs, x = copy.deepcopy(model), torch.randn(2, 4, 9, 9)
-    fitted = fit(model)
+    fitted = captured(model)
     for each in (fitted, theirs):
         each(x).square().mean().backward()
     operators = [node.op for node in fitted.plan.graph.nodes]
@@ -242,13 +242,13 @@ def test_all_norms_that_eager_mode_hands_to_another_kernel_go_there(norm: Any, f
 
 
 def _whole(model: nn.Module, loss: Any) -> Any:
-    fitted = fit(copy.deepcopy(model))
+    fitted = captured(copy.deepcopy(model))
     loss(fitted)
     return fitted.plan.graph
 
 
 def test_a_step_over_the_budget_is_planned_again_with_the_excess_left_free() -> None:
-    fitted = fit(nn.Linear(4, 4), memory=1000)
+    fitted = captured(nn.Linear(4, 4), memory=1000)
     x = torch.ones(2, 4)
     fitted(x)
     planner = fitted._runner.planner
@@ -266,7 +266,7 @@ def test_a_step_over_the_budget_is_planned_again_with_the_excess_left_free() -> 
 
 def test_a_step_that_stays_over_the_budget_is_not_planned_for_ever() -> None:
     planner = Planner(memory=100_000)
-    fitted = fit(nn.Linear(4, 4))
+    fitted = captured(nn.Linear(4, 4))
     fitted(torch.ones(2, 4))
     on_device = Captured(None, 1, fitted.plan.graph, {}, {}, "x", "cuda:0")  # type: ignore[arg-type]
     budgets = [planner.budget(on_device)]
@@ -279,7 +279,7 @@ def test_a_step_that_stays_over_the_budget_is_not_planned_for_ever() -> None:
 
 def test_a_step_within_the_budget_stays() -> None:
     planner = Planner(memory=1000)
-    fitted = fit(nn.Linear(4, 4), memory=1000)
+    fitted = captured(nn.Linear(4, 4), memory=1000)
     fitted(torch.ones(2, 4))
     planner.seen(Captured(None, 1, fitted.plan.graph, {}, {}, "x", "cuda:0"), fitted.plan, 1000)  # type: ignore[arg-type]
     assert not planner.outdated

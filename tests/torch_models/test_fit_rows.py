@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from fit_cases import captured
 from test_fit_budget import measured
 from torch import nn
 from torch.nn import functional
 
 from pebbling.errors import BudgetError
-from pebbling.torch import fit, plan
+from pebbling.torch import plan
 from pebbling.torch.models.planner import Planner
 
 
@@ -80,7 +81,7 @@ def test_the_same_bits_in_a_part_of_the_memory(kind: torch.dtype, options: dict[
     inputs = example(model)
     plain = copy.deepcopy(model)
     peak = measured(plain, inputs)
-    fitted = fit(model, memory=int(0.5 * peak), time_limit=2)
+    fitted = captured(model, memory=int(0.5 * peak), time_limit=2)
     expected = outcome(plain, plain, *inputs)
     assert all(torch.equal(a, b) for a, b in zip(outcome(model, fitted, *inputs), expected))
     assert in_parts(fitted)
@@ -97,7 +98,7 @@ def test_any_number_of_rows_and_classes(samples: int, classes: int, monkeypatch:
     for kind in KINDS[:2]:
         model = Classes(kind, classes)
         inputs = example(model, samples)
-        fitted = fit(model, memory="1GB")
+        fitted = captured(model, memory="1GB")
         expected = outcome(model, model, *inputs)
         assert all(torch.equal(a, b) for a, b in zip(outcome(model, fitted, *inputs), expected))
         assert in_parts(fitted)
@@ -107,7 +108,7 @@ def test_with_enough_memory_nothing_runs_in_parts() -> None:
     model = Classes()
     inputs = example(model)
     for memory in (None, 2 * measured(model, inputs)):
-        fitted = fit(model, memory=memory)
+        fitted = captured(model, memory=memory)
         outcome(model, fitted, *inputs)
         assert not in_parts(fitted)
         assert fitted.plan.overhead == 0.0
@@ -118,7 +119,7 @@ def test_a_retained_graph_can_be_gone_through_again(kind: torch.dtype) -> None:
     torch.manual_seed(0)
     model = Classes(kind)
     inputs = example(model)
-    fitted = fit(model, memory=int(0.5 * measured(model, inputs)), time_limit=2)
+    fitted = captured(model, memory=int(0.5 * measured(model, inputs)), time_limit=2)
     expected = outcome(model, model, *inputs)[2:]
     fitted(*inputs).backward()
     value = fitted(*inputs)
@@ -171,10 +172,10 @@ def test_what_others_read_is_not_written_over(form: type[Classes], kind: torch.d
     expected = outcome(model, model, *inputs)
     least = 0
     try:
-        outcome(model, fit(model, memory=1000, time_limit=2), *inputs)
+        outcome(model, captured(model, memory=1000, time_limit=2), *inputs)
     except BudgetError as error:
         least = int(error.minimum or 0)
-    fitted = fit(model, memory=least, time_limit=2)
+    fitted = captured(model, memory=least, time_limit=2)
     assert all(torch.equal(a, b) for a, b in zip(outcome(model, fitted, *inputs), expected))
 
 
@@ -188,7 +189,7 @@ def test_the_gradient_of_scores_that_were_given_is_its_own() -> None:
     loss(scores).backward()
     expected, scores.grad = scores.grad, None
     size = 300 * 200 * 4
-    fitted = fit(loss, memory=3 * size, time_limit=2)
+    fitted = captured(loss, memory=3 * size, time_limit=2)
     fitted(scores).backward()
     assert torch.equal(scores.grad, expected)
     assert scores.grad.untyped_storage().nbytes() == size
@@ -200,10 +201,10 @@ def test_a_kept_plan_is_found_again_with_its_way_of_running(tmp_path: Path, monk
     inputs = example(model)
     memory = int(0.5 * measured(model, inputs))
     expected = outcome(model, model, *inputs)
-    first = fit(model, memory=memory, plans=tmp_path, time_limit=2)
+    first = captured(model, memory=memory, plans=tmp_path, time_limit=2)
     outcome(model, first, *inputs)
     monkeypatch.setattr(Planner, "_better", None)
-    second = fit(model, memory=memory, plans=tmp_path)
+    second = captured(model, memory=memory, plans=tmp_path)
     assert all(torch.equal(a, b) for a, b in zip(outcome(model, second, *inputs), expected))
     assert in_parts(first) == in_parts(second) != []
     assert second.plan.steps == first.plan.steps

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from fit_cases import captured
 from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pebbling.graph import smallest
-from pebbling.torch import fit
 
 IMAGE, ROWS, WORDS = (4, 8, 10, 10), (40, 16), (4, 12, 16)
 
@@ -73,7 +73,7 @@ def test_gradients_in_any_layout_are_taken_as_they_come(name: str) -> None:
     make, shape = LAYERS[name]
     model, x = make(), torch.randn(shape, requires_grad=True)
     theirs = copy.deepcopy(model)
-    fitted = fit(model)
+    fitted = captured(model)
     for layout in LAYOUTS.values():
         seen: list[Any] = []
         for run, each in ((fitted, model), (theirs, theirs)):
@@ -104,7 +104,7 @@ def test_several_outputs_some_of_which_are_left_out(used: tuple[int, ...]) -> No
     torch.manual_seed(0)
     model, x = Heads(), torch.randn(40, 16, requires_grad=True)
     theirs = copy.deepcopy(model)
-    fitted = fit(model)
+    fitted = captured(model)
     for _ in range(2):
         for run in (fitted, theirs):
             run.zero_grad()
@@ -125,7 +125,8 @@ def test_results_of_a_graph_that_has_effects() -> None:
 
     x = torch.randn(6, 4, 4, requires_grad=True)
     for used in ((0,), (1,), (0, 1)):
-        found = [torch.autograd.grad(sum(run(x)[each].sum() for each in used), x)[0] for run in (fit(solved), solved)]
+        runs = (captured(solved), solved)
+        found = [torch.autograd.grad(sum(run(x)[each].sum() for each in used), x)[0] for run in runs]
         assert torch.equal(*found)
 
 
@@ -143,7 +144,7 @@ def test_operators_of_others_get_gradients_as_they_were_traced() -> None:
 
     twice.register_autograd(lambda ctx, gradient: twice(gradient))
     x = torch.randn(5, 3, requires_grad=True)
-    y = fit(lambda x: twice(x.sin()))(x)
+    y = captured(lambda x: twice(x.sin()))(x)
     strides.clear()
     y.sum().backward()
     assert strides == [(3, 1)]
@@ -170,9 +171,9 @@ def test_what_the_loss_leaves_out_is_not_run(used: tuple[int, ...], share: float
     torch.manual_seed(0)
     model, x = Infinite(), torch.randn(32, 6, requires_grad=True)
     theirs = copy.deepcopy(model)
-    free = fit(copy.deepcopy(model))
+    free = captured(copy.deepcopy(model))
     free(x)
-    fitted = fit(model, None if share is None else smallest(free.plan.graph))
+    fitted = captured(model, None if share is None else smallest(free.plan.graph))
     grads = []
     for run in (fitted, theirs):
         x.grad = None
@@ -188,7 +189,7 @@ def test_what_the_loss_leaves_out_is_not_run(used: tuple[int, ...], share: float
 
 def test_the_gradients_that_did_not_come_cost_no_operations() -> None:
     model, x = Infinite(), torch.randn(32, 6)
-    fitted = fit(model)
+    fitted = captured(model)
     counted = []
     for used in (range(5), (0,)):
         results = fitted(x)

@@ -91,7 +91,7 @@ def _measure(node: Any, most: int | None) -> Cost:
             args, kwargs = tree_map(_made_up, (node.args, node.kwargs))
             run = partial(node.target, *args, **kwargs)
             made = _made(run(), (args, kwargs))
-            cost = _on_cuda(run) if "cuda" in devices else _on_cpu(run)
+            cost = on_cuda(run) if "cuda" in devices else _on_cpu(run)
             return replace(cost, bytes=made)
         except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
             pass
@@ -137,7 +137,7 @@ def _on_cpu(run: Callable[[], Any]) -> Cost:
     return Cost(best)
 
 
-def _on_cuda(run: Callable[[], Any]) -> Cost:
+def on_cuda(run: Callable[[], Any]) -> Cost:
     run()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()

@@ -20,7 +20,8 @@ from .planner import Planner
 from .refusals import derivatives, refusals
 
 F = TypeVar("F", bound=Callable[..., Any])
-Backend = Literal["eager", "inductor"]
+Backend = Literal["eager", "captured", "inductor"]
+Verify = Literal["all"] | int | None
 Breaks = Literal["refuse", "keep"]
 
 
@@ -34,6 +35,15 @@ class Options:
     plans: Path | None
     time_limit: float
     group: Any = None
+    verify: Verify = None
+
+    def runner(self, function: Callable[..., Any]) -> Any:
+        """What runs a model or function with these options."""
+        if self.backend != "eager":
+            return Runner(function, self)
+        from .live import LiveRunner
+
+        return LiveRunner(function, self)
 
     def planner(self, name: str) -> Planner:
         """A planner with these options."""
@@ -44,7 +54,7 @@ class Options:
         return compiled(function, self._capture(planner, function), whole=self.breaks == "refuse")
 
     def _capture(self, planner: Planner, function: Callable[..., Any]) -> Any:
-        if self.backend == "eager":
+        if self.backend == "captured":
             return Eager(planner, function)
         from .search import Inductor
 
@@ -60,16 +70,22 @@ def fit(
     plans: str | os.PathLike[str] | None = None,
     time_limit: float = 30.0,
     group: Any = None,
+    verify: Verify = None,
 ) -> F:
     """The same model or function, whose forward and backward pass take at most ``memory`` above what is there.
 
-    ``memory`` is in bytes, or text such as "8GB"; None sets no limit. The first call with new shapes
-    captures and plans (``time_limit`` bounds the search, in seconds), later ones run. With
-    ``backend="eager"`` every result and gradient is that of the original, bit for bit. With "inductor" the
-    model is compiled as by torch.compile, with its gradients, and with a plan whose peak was measured to be
-    within the budget: ``plan.measured`` says what it takes, ``plan.planned`` what had been expected. What can't be
-    captured is a ``CaptureError``; ``breaks="keep"`` runs it as it is instead, and gives each part
-    between such breaks the whole budget for itself. ``plans`` is a folder where plans are kept and
+    ``memory`` is in bytes, or text such as "8GB"; None sets no limit. With ``backend="eager"`` the program itself
+    runs every step, and every result and gradient is its own, bit for bit. The first step of a kind (shapes, train or
+    eval) is recorded: what doesn't fit is moved away meanwhile. The next one plans (``time_limit`` bounds the
+    search, in seconds), and what the plan drops is made again. A value is dropped only if its operation
+    gave the same bits twice while it was recorded; ``verify="all"`` compares them in every step, ``verify=100`` in
+    every hundredth, and a difference is a ``ReplayError``.
+
+    With "captured" the model is traced into a graph whose operations are run by plan, which costs less time on the
+    host; with "inductor" it is compiled as by torch.compile, with its gradients, and with a plan whose peak was
+    measured to be within the budget: ``plan.measured`` says what it takes, ``plan.planned`` what had been expected.
+    What can't be captured is a ``CaptureError``; ``breaks="keep"`` runs it as it is instead, and gives each part
+    between such breaks the whole budget for itself. ``plans`` is a folder where captured plans are kept and
     found again. With ``group``, a process group, all its ranks use the plan that its first one made.
 
     >>> import torch
@@ -79,7 +95,7 @@ def fit(
     >>> fitted.plan.peak <= 64 * 1024
     True
     """
-    options = _options(memory, backend, breaks, plans, time_limit, group)
+    options = _options(memory, backend, breaks, plans, time_limit, group, verify)
     function = original(function)
     if isinstance(function, nn.Module):
         return refit(function, options)  # type: ignore[return-value]
@@ -89,12 +105,13 @@ def fit(
         )
     if not callable(function):
         raise TypeError(f"fit takes a module or a function, not {type(function).__name__}")
-    return FittedFunction(Runner(function, options))  # type: ignore[return-value]
+    return FittedFunction(options.runner(function))  # type: ignore[return-value]
 
 
 def refit(model: nn.Module, options: Options) -> nn.Module:
     """A fitted module with given options, for ``fit`` and for copies of what it returned."""
-    if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+    wrappers = (nn.parallel.DistributedDataParallel, nn.DataParallel)
+    if isinstance(model, wrappers) and options.backend != "eager":
         raise CaptureError(
             f"{type(model).__name__} hides the model that it wraps: fit first, then wrap, as in "
             f"{type(model).__name__}(fit(model, …))"
@@ -104,7 +121,7 @@ def refit(model: nn.Module, options: Options) -> nn.Module:
     )
     if inside is not None:
         raise CaptureError(f"{inside!r} in {type(model).__name__} is fitted already: fit the whole, or only its parts")
-    return fitted_module(model, Runner(model, options), refit)
+    return fitted_module(model, options.runner(model), refit)
 
 
 def plan(
@@ -125,7 +142,7 @@ def plan(
     >>> plan(model, torch.ones(4, 8), memory="64KiB").overhead
     0.0
     """
-    options = _options(memory, "eager", "refuse", plans, time_limit, None)
+    options = _options(memory, "captured", "refuse", plans, time_limit, None, None)
     function = original(function)
     name = type(function).__name__ if isinstance(function, nn.Module) else getattr(function, "__qualname__", "function")
     planner = options.planner(name)
@@ -139,15 +156,22 @@ def plan(
 
 
 def _options(
-    memory: float | str | None, backend: str, breaks: str, plans: Any, time_limit: float, group: Any
+    memory: float | str | None, backend: str, breaks: str, plans: Any, time_limit: float, group: Any, verify: Any
 ) -> Options:
-    if backend not in ("eager", "inductor"):
-        raise ValueError(f"backend={backend!r}: expected 'eager' or 'inductor'")
+    if backend not in ("eager", "captured", "inductor"):
+        raise ValueError(f"backend={backend!r}: expected 'eager', 'captured' or 'inductor'")
     if backend == "inductor" and group is not None:
         raise ValueError(
             "group= with backend='inductor': a plan is held to its budget by measuring it, which every rank does for "
-            "itself; leave group out, or use backend='eager'"
+            "itself; leave group out, or use backend='captured'"
         )
+    if backend == "eager":
+        _refuse_captures(breaks, plans, group)
+    elif verify is not None:
+        raise ValueError(f"verify={verify!r} with backend={backend!r}: values are proven again with 'eager' only")
+    every = isinstance(verify, int) and not isinstance(verify, bool) and verify > 0
+    if verify is not None and verify != "all" and not every:
+        raise ValueError(f"verify={verify!r}: expected 'all', a number of steps above 0, or None")
     if breaks not in ("refuse", "keep"):
         raise ValueError(f"breaks={breaks!r}: expected 'refuse' or 'keep'")
     if not isinstance(time_limit, int | float) or not time_limit > 0:
@@ -157,4 +181,19 @@ def _options(
         # Its own, so that agreeing on a plan never waits for what others send through the caller's.
         ranks = distributed.get_process_group_ranks(group)
         group = distributed.new_group(ranks, backend="gloo", use_local_synchronization=True)
-    return Options(budget, backend, breaks, None if plans is None else Path(plans), float(time_limit), group)  # type: ignore[arg-type]
+    return Options(budget, backend, breaks, None if plans is None else Path(plans), float(time_limit), group, verify)  # type: ignore[arg-type]
+
+
+def _refuse_captures(breaks: str, plans: Any, group: Any) -> None:
+    """Arguments that say something of captured graphs alone."""
+    if breaks == "keep":
+        raise ValueError("breaks='keep' with backend='eager': nothing is captured, so nothing breaks; leave it out")
+    if plans is not None:
+        raise ValueError(
+            f"plans={os.fspath(plans)!r} with backend='eager': what is planned is what the program did, which a file "
+            "can't know; leave it out, or use backend='captured'"
+        )
+    if group is not None:
+        raise ValueError(
+            "group= with backend='eager': every rank plans what it recorded; leave it out, or use backend='captured'"
+        )

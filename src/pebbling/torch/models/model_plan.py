@@ -24,6 +24,14 @@ class ModelPlan:
     """Peak of a measured step, in bytes: under inductor of a trial, on a GPU in eager mode of the first one."""
     plain: float | None = field(default=None, compare=False)
     """Seconds of one forward and backward pass as the model runs them by itself, if that is not the graph's time."""
+    engine: str = "captured"
+    """What runs the plan: "live" runs the program itself, "captured" a graph that was traced."""
+    aside: int = 0
+    """Bytes of values that are too small for the graph; they stay, and count."""
+    unproven: dict[str, int] = field(default_factory=dict)
+    """Operations that are not run again, with the reason, and the bytes that are kept for it."""
+    moved: int = 0
+    """Bytes that the recorded step moved away, to stay within the budget before there was a plan."""
 
     @property
     def graph(self) -> Graph:
@@ -38,7 +46,7 @@ class ModelPlan:
     @property
     def memory(self) -> int | None:
         """The budget, in bytes."""
-        return self.graph_plan.memory if self.backend == "eager" else self.asked
+        return self.graph_plan.memory if self.backend == "eager" and self.engine == "captured" else self.asked
 
     @property
     def peak(self) -> int:
@@ -48,7 +56,7 @@ class ModelPlan:
     @property
     def planned(self) -> int:
         """Bytes that the plan expects at the worst moment; under inductor no more than a guess."""
-        return self.graph_plan.peak
+        return self.graph_plan.peak + self.aside
 
     @property
     def overhead(self) -> float:
@@ -109,8 +117,11 @@ class ModelPlan:
 
     def __str__(self) -> str:
         if self.backend == "eager":
-            told = f"\n{'in parts':<10} {self.in_parts:.2%} more, as the loss runs some rows at a time"
-            return str(self.graph_plan) + (told if self.in_parts else "")
+            rows = str(self.graph_plan).splitlines()
+            if self.engine == "live":
+                budget = "no limit" if self.memory is None else format_bytes(self.memory)
+                rows[1] = f"{'peak':<10} {format_bytes(self.peak)} of {budget}"
+            return "\n".join([*rows, *(f"{name:<10} {text}" for name, text in self._told())])
         budget = "no limit" if self.asked is None else format_bytes(self.asked)
         peak = "not measured" if self.measured is None else f"measured {format_bytes(self.measured)}"
         rows = [line for line in str(self.graph_plan).splitlines() if not line.startswith("peak ")]
@@ -120,3 +131,14 @@ class ModelPlan:
             f"{'peak':<10} {peak} of {budget}; planned {format_bytes(self.planned)}",
         ]
         return "\n".join(rows)
+
+    def _told(self) -> list[tuple[str, str]]:
+        rows = [("engine", self.engine)]
+        if self.in_parts:
+            rows.append(("in parts", f"{self.in_parts:.2%} more, as the loss runs some rows at a time"))
+        if self.moved:
+            rows.append(("moved", f"{format_bytes(self.moved)} out of the way in the step that was recorded"))
+        most = sorted(self.unproven.items(), key=lambda item: -item[1])[:3]
+        if most:
+            rows.append(("kept", ", ".join(f"{name} ({format_bytes(bytes)})" for name, bytes in most)))
+        return rows

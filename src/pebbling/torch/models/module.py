@@ -43,9 +43,14 @@ class Runner:
 
     def __init__(self, original: Callable[..., Any], options: Any) -> None:
         self.original, self.options = original, options
-        self.name = type(original).__name__ if isinstance(original, nn.Module) else _name(original)
+        self.name = name_of(original)
         self.planner = options.planner(self.name)
         self._compiled: dict[tuple[bool, ...], Callable[..., Any]] = {}
+
+    @property
+    def made(self) -> list[Any]:
+        """Plans of all that was captured."""
+        return list(self.planner.made)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run, planning first what has not been planned for these shapes."""
@@ -56,7 +61,7 @@ class Runner:
         if chosen not in self._compiled:
             self._compiled[chosen] = self.options.compiled(self.original, self.planner)
         try:
-            with refusals(self.name, self.original), _set_aside(self.original):
+            with refusals(self.name, self.original), set_aside(self.original):
                 return self._compiled[chosen](*args, **kwargs)
         except Raised as raised:
             refusal = raised.refusal
@@ -72,12 +77,12 @@ class NoPlanYet(CaptureError, AttributeError):
 class Fitted:
     """What fitted modules and functions have beside what they are."""
 
-    _runner: Runner
+    _runner: Any
 
     @property
     def plans(self) -> tuple[Any, ...]:
-        """Plans of all that was captured, in the order of capture."""
-        return tuple(self._runner.planner.made)
+        """All plans, in the order in which they were made."""
+        return tuple(self._runner.made)
 
     @property
     def plan(self) -> Any:
@@ -102,14 +107,15 @@ class Fitted:
 
     def _no_plan(self) -> NoPlanYet:
         return NoPlanYet(
-            f"{self._runner.name} has no plan yet: call it once, or use pebbling.torch.plan(model, *example)"
+            f"{self._runner.name} has no plan yet: run a step of it, forward and backward, or use "
+            "pebbling.torch.plan(model, *example)"
         )
 
 
 class FittedFunction(Fitted):
     """A function whose gradients are computed within a budget."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Any) -> None:
         self._runner = runner
         functools.update_wrapper(self, runner.original)
 
@@ -123,7 +129,7 @@ def original(function: Any) -> Any:
     return function._runner.original if isinstance(function, Fitted) else function
 
 
-def fitted_module(model: nn.Module, runner: Runner, again: Callable[..., nn.Module]) -> nn.Module:
+def fitted_module(model: nn.Module, runner: Any, again: Callable[..., nn.Module]) -> nn.Module:
     """A module that shares the state of ``model`` and runs through ``runner``; ``again`` makes another after a copy."""
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -153,7 +159,7 @@ def fitted_module(model: nn.Module, runner: Runner, again: Callable[..., nn.Modu
     return fitted
 
 
-def _run(runner: Runner, *args: Any, **kwargs: Any) -> Any:
+def _run(runner: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a runner, into which a ``torch.compile`` around it doesn't look.
 
     The tracer takes two seconds to import, and who has not imported it is not traced.
@@ -166,7 +172,7 @@ def _run(runner: Runner, *args: Any, **kwargs: Any) -> Any:
     return _unseen(runner, *args, **kwargs)
 
 
-def _call(runner: Runner, *args: Any, **kwargs: Any) -> Any:
+def _call(runner: Any, *args: Any, **kwargs: Any) -> Any:
     return runner(*args, **kwargs)
 
 
@@ -215,7 +221,7 @@ def _as_declared(forward: Any, model: nn.Module) -> Callable[..., Any]:
 
 
 @contextmanager
-def _set_aside(model: Any) -> Iterator[None]:
+def set_aside(model: Any) -> Iterator[None]:
     """Leave the backward hooks of a module to whoever calls the fitted one.
 
     Gradients of the arguments that forward hooks have replaced are seen inside only, where they can't be captured.
@@ -245,5 +251,8 @@ def _own_hooks(name: str) -> property:
     return property(get, put)
 
 
-def _name(function: Callable[..., Any]) -> str:
+def name_of(function: Any) -> str:
+    """What a model or function is called in messages."""
+    if isinstance(function, nn.Module):
+        return type(function).__name__
     return getattr(function, "__qualname__", None) or type(function).__name__

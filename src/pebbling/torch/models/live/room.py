@@ -1,0 +1,102 @@
+"""Room for one operation, made before it runs by moving saved values away."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from .away import Away
+from .ledger import Ledger
+from .operators import operator
+
+_LIKELY = 4
+"""Results of up to so many times the arguments, or the largest result so far, are not looked at more closely."""
+
+OWN = 2**18
+SHARE = 16
+"""Bytes that recording takes for itself, and no more than such a part of the budget."""
+
+
+class StepRoom:
+    """The budget of a step that has no plan."""
+
+    def __init__(self, ledger: Ledger, away: Away, memory: int | None) -> None:
+        self.ledger, self.away, self.memory = ledger, away, memory
+        # Some of the budget is for digests and comparisons.
+        self._limit = 0 if memory is None else memory - min(memory // SHARE, OWN)
+        self._most = 0
+
+    def make(self, bytes: int, may: bool = False) -> bool:
+        """Move values away until so many bytes are free; whether they are, or else whether that makes no difference.
+
+        With ``may``, they are not taken where there is no room; but a step that is over the budget already takes
+        them all the same, so that what it took says which budget would do.
+        """
+        if self.memory is None:
+            return True
+        over = self.ledger.live + bytes - self._limit
+        if over > 0:
+            over -= self.away.free(over)
+        fits = over <= 0 or self.hopeless
+        if fits or not may:
+            self.ledger.during(bytes)
+        return fits
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the step has taken more than the budget, whatever was moved away."""
+        return self.memory is not None and self.ledger.peak > self._limit
+
+    def run(self, function: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+        """The result of an operation and the seconds that it took, with room made for it."""
+        if self.memory is not None and not operator(function).views:
+            self._prepare(function, args, kwargs)
+        begun = perf_counter()
+        result = function(*args, **kwargs)
+        return result, perf_counter() - begun
+
+    def _prepare(self, function: Any, args: Any, kwargs: Any) -> None:
+        given = sum(_bytes(each) for each in tree_leaves((args, kwargs)))
+        assert self.memory is not None
+        if self.ledger.live + _LIKELY * max(given, self._most) <= self._limit:
+            return
+        needed = expected(function, args, kwargs)
+        self._most = max(self._most, needed)
+        needed += guessed(function, args, needed)
+        self.make(needed)
+
+
+def expected(function: Any, args: Any, kwargs: Any) -> int:
+    """Bytes that an operation will make: as a run on tensors without numbers says, or as much as it was given."""
+    try:
+        with torch.no_grad():
+            given, named = tree_map(_meta, (args, kwargs))
+            known = {each.untyped_storage()._cdata for each in tree_leaves((given, named)) if isinstance(each, Tensor)}
+            made = {}
+            for each in tree_leaves(function(*given, **named)):
+                if isinstance(each, Tensor) and each.untyped_storage()._cdata not in known:
+                    made[each.untyped_storage()._cdata] = each.untyped_storage().nbytes()
+            return sum(made.values())
+    except Exception:  # Sizes that depend on numbers, operators without such a kernel.
+        return max((_bytes(each) for each in tree_leaves((args, kwargs))), default=0)
+
+
+def guessed(function: Any, args: Any, made: int) -> int:
+    """Bytes that an operation is thought to take while it runs: convolutions arrange what they read and make anew."""
+    if "convolution" not in operator(function).name:
+        return 0
+    return made + sum(_bytes(each) for each in tree_leaves(args))
+
+
+def _bytes(given: Any) -> int:
+    return given.numel() * given.element_size() if isinstance(given, Tensor) else 0
+
+
+def _meta(given: Any) -> Any:
+    if not isinstance(given, Tensor):
+        return torch.device("meta") if isinstance(given, torch.device) else given
+    return torch.empty_strided(given.size(), given.stride(), dtype=given.dtype, device="meta")

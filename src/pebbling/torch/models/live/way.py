@@ -1,0 +1,162 @@
+"""The way back: a planned step's backward pass, in which dropped values are made again as the plan says.
+
+Each dropped value knows the operation that makes it, and that its arguments, so it can be made from whatever is kept,
+plan or no plan. The plan says when: before and after each node of the backward pass. Where the program takes its
+backward pass in another order, or a second time, values are made when they are asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....errors import ReplayError
+from .bits import digest
+from .saved import Probe
+from .table import Action, Table
+from .values import Value, Window
+
+_Quiet: Any = torch._C._DisableTorchDispatch
+_Below: Any = torch._C._AutoDispatchBelowAutograd
+_Plain: Any = torch._C._DisableAutocast
+
+
+class Ticket:
+    """What autograd saves in place of a dropped value."""
+
+    __slots__ = ("__weakref__", "digest", "position", "probe", "way", "window")
+
+    def __init__(self, way: Way, position: int, window: Window, probe: Probe, digest: Tensor | None) -> None:
+        self.way, self.position, self.window, self.probe, self.digest = way, position, window, probe, digest
+
+    def unpack(self) -> Tensor:
+        """The tensor, made again."""
+        self.probe.check()
+        gradients = torch.is_grad_enabled()
+        try:
+            with _Quiet(), _Below(), _Plain():
+                return self.way.unpack(self)
+        finally:
+            torch._C._set_grad_enabled(gradients)
+
+
+class Way:
+    """Where a backward pass is."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.values: dict[int, Any] = {}
+        self.broken = False
+        self.replayed = 0
+        self._at = -1
+        self._left = 0
+
+    def unpack(self, ticket: Ticket) -> Tensor:
+        """A dropped value, and what the plan does around the node that asks for it."""
+        value: Value = ticket.window.value
+        if self.broken:
+            storage = self.get(value)
+        else:
+            storage = self._planned(ticket, value)
+        if ticket.digest is not None and not torch.equal(ticket.digest, digest(storage)):
+            raise ReplayError(
+                f"{value.maker.told} gave other bits when it ran again than in the forward pass; something that it "
+                "reads was changed unseen, or it is not deterministic"
+            )
+        return ticket.window.over(storage)
+
+    def _planned(self, ticket: Ticket, value: Value) -> Any:
+        table = self.table
+        turn = table.turn_of[ticket.position]
+        if turn < self._at or (turn == self._at and not self._left):
+            self._break()
+            return self.get(value)
+        if turn > self._at:
+            if self._at >= 0 and self._left:
+                self._act(table.after[self._at])
+            for between in range(self._at + 1, turn):
+                self._act(table.before[between])
+                self._act(table.after[between])
+            self._at, self._left = turn, table.tickets[turn]
+            self._act(table.before[turn])
+        storage = self.get(value)
+        self._left -= 1
+        if not self._left:
+            self._act(table.after[turn])
+        return storage
+
+    def _break(self) -> None:
+        """Another order than planned: drop what was made ahead, and go on by demand."""
+        self.broken = True
+        for reference in self.values.values():
+            value = reference()
+            if value is not None and value.guard is None:
+                value.storage = None
+
+    def _act(self, actions: list[Action]) -> None:
+        for action in actions:
+            reference = self.values.get(action.number)
+            value = reference() if reference is not None else None
+            if value is None or value.maker is None or not value.maker.again:
+                continue
+            if not action.make:
+                value.give_back()
+            elif value.storage is None:
+                self._make(value)
+
+    def _make(self, value: Value) -> None:
+        made: dict[Value, Any] = {}
+        for needed in value.maker.reads:
+            if needed.storage is None:
+                made[needed] = self.get(needed)
+        self.replayed += 1
+
+        def find(one: Value) -> Any:
+            storage = one.there()
+            return made[one] if storage is None else storage
+
+        found: dict[Value, Any] = {}
+        value.maker.run(find, found, _spare)
+        for one, storage in found.items():
+            if one.storage is None:
+                one.storage = storage
+
+    def get(self, value: Value) -> Any:
+        """The storage of a value, made again from whatever is there if need be."""
+        storage = value.there()
+        if storage is not None:
+            return storage
+        made: dict[Value, Any] = {}
+
+        def find(one: Value) -> Any:
+            storage = one.there()
+            return made.get(one) if storage is None else storage
+
+        stack = [value]
+        while stack:
+            one = stack[-1]
+            if find(one) is not None:
+                stack.pop()
+                continue
+            recipe = one.maker
+            if recipe is None or not recipe.again:
+                told = "a value" if recipe is None else f"the result of {recipe.told}"
+                raise ReplayError(f"{told} is needed to make another again, and was not kept")
+            missing = [each for each in recipe.reads if find(each) is None]
+            if missing:
+                stack.extend(missing)
+                continue
+            self.replayed += 1
+            recipe.run(find, made, lambda each: made.pop(each, None))
+            stack.pop()
+        return made[value]
+
+
+def _spare(value: Value) -> Any:
+    """The storage of a value that was made for this alone."""
+    if value.guard is not None:
+        return None
+    storage, value.storage = value.storage, None
+    return storage
