@@ -39,7 +39,7 @@ def read(name: str) -> bytes:
             raise DamagedFile(f"{name} is no plain file, so it is nothing that pebbling saved")
         if found.st_size > _LARGEST:
             raise DamagedFile(f"{name} has {format_bytes(found.st_size)}; at most {format_bytes(_LARGEST)} are read")
-        return file.read(_LARGEST)
+        return file.read(found.st_size)
 
 
 def check_of(document: dict[str, Any]) -> int:

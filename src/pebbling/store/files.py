@@ -220,7 +220,7 @@ def _nameless(directory: str) -> int | None:
     if not _NAMELESS:
         return None
     try:
-        descriptor: int = system.open(directory, _NAMELESS | os.O_RDWR | _SAFE, _MODE)
+        descriptor: int = system.open(directory, _NAMELESS | os.O_RDWR | os.O_CLOEXEC, _MODE)
     except OSError as error:
         if error.errno in _NOT_SUPPORTED and os.path.isdir(directory):
             return None

@@ -192,11 +192,12 @@ def read(path: str) -> list[Record]:
     """The records of a journal, its head first."""
     descriptor = files.open_file(path, os.O_RDONLY)
     try:
-        size = os.fstat(descriptor).st_size
+        # It is about to be replaced by a new one.
+        size = files.check(descriptor, path, writing=True).st_size
         if size > _LARGEST:
             raise CorruptSnapshot(f"{path} has {format_bytes(size)}, and no journal is that long")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(_LARGEST).rstrip(b"\0")
+            content = file.read(size).rstrip(b"\0")
     finally:
         files.system.close(descriptor)
     return _parsed(path, content)
@@ -244,10 +245,9 @@ def _is_damaged(content: bytes, at: int, count: int, sealed: Any, durable: bool)
     """Whether what is behind the last good record is more than one that was being written when the process died."""
     if sealed is not None:
         return bool(sealed != count)
-    for start in range(at, len(content), _BLOCK):
-        end = content.find(b"\n", start, start + _LONGEST + 10)
-        found = decode(content[start:end]) if end >= 0 else None
-        if found is not None and found[0] > count:
+    for line in content[at:].split(b"\n"):
+        found = decode(line)
+        if found is not None and found[0] >= count:
             return True
     # What a process was writing when it died is cut short; only a machine that dies leaves the end without the rest.
     rest = content[at:]

@@ -130,7 +130,7 @@ def _attributes(value: Any) -> tuple[list[Any], tuple[str, ...]]:
 
 def _from_attributes(cls: type, names: tuple[str, ...], children: list[Any]) -> Any:
     # Neither __init__ nor __post_init__ runs: the object is to be what it was, not what they would make of it.
-    value: Any = object.__new__(cls)
+    value: Any = SimpleNamespace() if cls is SimpleNamespace else object.__new__(cls)
     for name, child in zip(names, children):
         object.__setattr__(value, name, child)
     return value
