@@ -33,7 +33,7 @@ from pebbling.drive import adjoint, journal
 from pebbling.store import Disk, files
 
 CHANGES = {"open", "pwritev", "fsync", "fdatasync", "replace", "unlink", "mkdir", "rmdir", "ftruncate"}
-CHANGES |= {"truncate", "posix_fallocate"}
+CHANGES |= {"truncate", "posix_fallocate", "link"}
 SWEEP, BACK = range(2)
 
 
@@ -62,6 +62,7 @@ def cases(n):
         "bytes": {"steps": n, "memory": 240_000},
         "verify all": {"steps": n, "slots": 2, "verify": "all"},
         "disk": {"steps": n, "slots": 3, "slow": True},
+        "disk beside the journal": {"steps": n, "slots": 3, "slow": "resume"},
         "Staged on disk": {"steps": n, "schedule": Staged(n, max(2, n // 4), 2), "slow": True},
         "Hierarchical on disk": {
             "steps": n,
@@ -119,7 +120,7 @@ class Deadly:
         if name not in CHANGES:
             return real
 
-        def call(*arguments):
+        def call(*arguments, **named):
             if name == "open" and not arguments[1] & (os.O_WRONLY | os.O_RDWR):
                 return real(*arguments)
             self._calls += 1
@@ -131,7 +132,7 @@ class Deadly:
                     os.pwrite(descriptor, content[: len(content) // 2], offset)
                 os.kill(os.getpid(), signal.SIGKILL)
             # What a power failure would leave is tested with the stores; here waiting for the disk only takes time.
-            return None if name in ("fsync", "fdatasync") else real(*arguments)
+            return None if name in ("fsync", "fdatasync") else real(*arguments, **named)
 
         return call
 
@@ -152,7 +153,8 @@ def child(call, path, board, pause, at):
 
         journal.Journal.commit = counted
         call = dict(call)
-        slow = Disk(path / "slow", run="slow", keep=True) if call.pop("slow", False) else None
+        where = call.pop("slow", False)
+        slow = Disk(path / "slow", run="slow", keep=True) if where is True else Disk(path / where) if where else None
 
         def forward(state, i):
             time.sleep(pause)
