@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from pebbling import tree
-from pebbling.errors import StoreError, StoreFull
+from pebbling.errors import CorruptSnapshot, StoreError, StoreFull
 from pebbling.store import Disk, clean, orphans
 from pebbling.store.memory import Memory
 
@@ -203,6 +204,44 @@ def test_the_stand_in_notices_a_store_that_does_not_sync(tmp_path, system, short
 
     with pytest.raises((AssertionError, StoreError)):
         strike_often()
+
+
+def test_a_store_that_was_not_durable_says_what_to_do_after_a_power_failure(tmp_path, system, short_journal, crash):
+    right = refused = 0
+    for at in range(1, 75):
+        path = tmp_path / str(at)
+        path.mkdir()
+        faulty = system(at=at, how="power", seed=at)
+        store = None
+        try:
+            store = Disk(path, run="r", keep=True)
+            for work in WORK:
+                apply(store, work)
+            store.close()
+        except crash:
+            pass
+        if store is not None:
+            store._finalize.detach()
+        faulty.bury()
+        system()
+        try:
+            with Disk(path, run="r", keep=True) as again:
+                assert set(again.keys()) <= {0, "b", "c"}
+                for key in again.keys():  # noqa: SIM118
+                    with suppress(CorruptSnapshot):
+                        assert any(tree.differing(again.get(key), model.get(key)) is None for model in MODELS)
+            right += 1
+        except StoreError as error:
+            refused += 1
+            said = str(error)
+            assert "clean" in said
+            assert "durable=True" in said or "without a journal" in said
+        clean(path)
+        with Disk(path, run="another") as again:
+            again.put(0, 1)
+            assert again.get(0) == 1
+    assert right > 10
+    assert refused > 10
 
 
 def test_a_full_disk_is_told_with_its_numbers(tmp_path, system):

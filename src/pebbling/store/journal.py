@@ -211,7 +211,10 @@ def _parsed(path: str, content: bytes) -> list[Record]:
                 f"{path} was written by an older version of pebbling, in a format that kept pickles: finish that run "
                 "with the version that began it, or remove it with pebbling.store.clean"
             )
-        raise files.NotOurs(f"{path} is not a journal: it was damaged or put there, and is left where it is")
+        raise files.NotOurs(
+            f"{path} is not a journal: a crash of the machine blanked it, which a store survives with durable=True "
+            "alone, or it was put there. No store touches it: remove it yourself, and the rest with pebbling.store.clean"
+        )
     records: list[Record] = []
     at = len(MAGIC)
     while (found := _record(content, at, len(records))) is not None:
