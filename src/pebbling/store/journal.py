@@ -213,7 +213,7 @@ def _parsed(path: str, content: bytes) -> list[Record]:
             )
         raise files.NotOurs(
             f"{path} is not a journal: a crash of the machine blanked it, which a store survives with durable=True "
-            "alone, or it was put there. No store touches it: remove it yourself, and the rest with pebbling.store.clean"
+            "alone, or it was put there. No store touches it: remove it yourself, and the rest with `pebbling clean`"
         )
     records: list[Record] = []
     at = len(MAGIC)
