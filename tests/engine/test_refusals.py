@@ -60,7 +60,7 @@ REFUSED = [
     (add_into_plain, r"np.add .*out= or a \+= x"),
     (add_at_plain, "np.add.at"),
     (lambda x: PLAIN.dot(x), "lose its derivative"),
-    (lambda x: math.sin(x[0]), "functions of np in place of math"),
+    (lambda x: math.nextafter(x[0], 2.0), "functions of np in place of math"),
     (lambda x: float(x[0]) * x[0], "float"),
     (lambda x: complex(x[0]) * x[0], "complex"),
     (lambda x: np.sum(np.multiply(x, 2.0, out=PLAIN)), "np.multiply .*out="),
@@ -253,8 +253,8 @@ def test_traced_arrays_can_not_leave_by_pickle_but_can_be_copied():
 
 
 def test_an_unknown_attribute():
-    with pytest.raises(AttributeError, match=r"no \.flat"):
-        grad(lambda x: x.flat[0])(X)
+    with pytest.raises(AttributeError, match=r"no \.ctypes"):
+        grad(lambda x: x.ctypes)(X)
 
 
 def test_values_of_an_inner_derivative_stay_inside():

@@ -8,6 +8,7 @@ from . import makers as makers
 from .construct import array, asarray
 from .dual import Dual
 from .node import custom
+from .rules import python as python
 from .step import active, differentiable, step_jvp, step_vjp, step_vjp_dot
 from .table import composed, elementwise, flat, rule
 from .transform import grad, hvp, jvp, stop_gradient, value_and_grad, vjp

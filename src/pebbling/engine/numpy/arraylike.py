@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .alias import assign, augment
+from .construct import array
 from .out import written_to
 from .refuse import caller, refuse
 from .rules.create import astype, item
@@ -181,6 +182,14 @@ class Array(Traced):
     def sort(self, axis: int = -1, kind: Any = None) -> None:
         self[...] = np.sort(self, axis, kind)
 
+    @property
+    def flat(self) -> Any:
+        return Elements(self)
+
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        Elements(self)[:] = values
+
     def __len__(self) -> int:
         return len(plain(self))
 
@@ -250,4 +259,41 @@ class Array(Traced):
         raise TypeError("a traced array can't be pickled: it lives inside one run of a function")
 
     def __getattr__(self, name: str) -> Any:
+        if isinstance(getattr(np, name, None), np.ufunc):
+            raise refuse(
+                f"np.{name} was given a list with differentiated values, which NumPy looks into by itself",
+                f"Make an array of it: np.{name}(np.array([…]))",
+            )
         raise AttributeError(f"traced arrays have no .{name}; most functions of np work on them")
+
+
+class Elements:
+    """``x.flat``: the elements one after the other, for reading and writing."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, base: Any) -> None:
+        self.base = base
+
+    def _places(self, index: Any) -> Any:
+        return np.unravel_index(np.arange(self.base.size)[index], self.base.shape)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.base[self._places(index)]
+
+    def __setitem__(self, index: Any, values: Any) -> None:
+        places = self._places(index)
+        count = np.size(places[0]) if places else 1
+        values = np.ravel(array(values, copy=None))
+        size = np.size(plain(values))
+        self.base[places] = np.take(values, np.arange(count) % size) if np.ndim(places[0]) else values[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(np.ravel(self.base))
+
+    def __len__(self) -> int:
+        return int(self.base.size)
+
+    def copy(self) -> Any:
+        """The elements as an array without shape."""
+        return np.copy(np.ravel(self.base))

@@ -246,7 +246,7 @@ class Blank(Array):
         return self.value
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.value.__reduce_ex__(protocol)
+        return np.array(self.value).__reduce_ex__(2)
 
     def __repr__(self) -> str:
         return repr(self.value)

@@ -41,6 +41,9 @@ _OURS: dict[int, tuple[Any, Any]] = {}
 """The original and its stand-in, by the identity of the original."""
 WRAPPED: list[Callable[[Any], Any]] = []
 """What gives a stand-in for objects that a program has by name, or ``None``."""
+ISINSTANCE: list[Callable[[Any, Any], bool]] = []
+"""What stands for ``isinstance`` in modules that use NumPy."""
+_ABSENT: Any = object()
 _CLASSES: list[tuple[type, str, Any, Any]] = []
 """Methods with a stand-in."""
 _OWNERS: list[tuple[Any, str]] = []
@@ -115,7 +118,7 @@ class Tracing:
                 if len(sys.modules) != _modules:
                     _look_round()
                 for namespace, name, original, ours in _places:
-                    if namespace.get(name) is original:
+                    if namespace.get(name, _ABSENT) is original:
                         namespace[name] = ours
                 for owner, name, _, ours in _CLASSES:
                     setattr(owner, name, ours)
@@ -130,7 +133,10 @@ class Tracing:
             if _inside == 0:
                 for namespace, name, original, ours in (*_places, *_extra):
                     if namespace.get(name) is ours:
-                        namespace[name] = original
+                        if original is _ABSENT:
+                            del namespace[name]
+                        else:
+                            namespace[name] = original
                 for cell, original in _cells:
                     cell.cell_contents = original
                 for owner, name, original, _ in _CLASSES:
@@ -174,6 +180,8 @@ def _in(namespace: dict[str, Any]) -> list[Place]:
             found.append((namespace, name, *_OURS[id(value)]))
         elif (ours := _wrapper(value)) is not None:
             found.append((namespace, name, value, ours))
+        if value is np and ISINSTANCE and "isinstance" not in namespace:
+            found.append((namespace, "isinstance", _ABSENT, ISINSTANCE[0]))
     return found
 
 

@@ -150,7 +150,8 @@ def _of_lists(owner: Any, name: str) -> None:
 
 TAKE_LISTS = """
     sum prod mean average max min amax amin std var median ptp cumsum cumprod sort argsort argmax argmin any all dot
-    inner outer vdot cross diff trapezoid interp polyval nansum nanmean nanmax nanmin unique quantile percentile
+    inner outer vdot diag diagflat tril triu trace kron roll flip ravel reshape transpose repeat squeeze real imag
+    cross diff trapezoid interp polyval nansum nanmean nanmax nanmin unique quantile percentile
 """
 for name in TAKE_LISTS.split():
     _of_lists(np, name)
