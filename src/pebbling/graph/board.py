@@ -107,11 +107,14 @@ class Board:
 
     def steps(self, line: Line) -> list[Step]:
         """Runs and fetches, with what is no longer needed freed after each, or offloaded if it is fetched again."""
-        graph = self.graph
         length = self._unfold(line)
         if length < 0:
             raise ValueError("the plan has too many runs to list")
-        sequence = self.work.sequence[:length].tolist()
+        return self.freed(self.work.sequence[:length])
+
+    def freed(self, runs: Ints) -> list[Step]:
+        """The steps of runs and fetches in that order."""
+        graph, sequence, length = self.graph, runs.tolist(), len(runs)
         names = [node.name for node in graph.graph.nodes]
         count, storages = len(names), range(len(graph.names))
         made = [graph.makes_of(node).tolist() for node in range(count)] + [[storage] for storage in storages]

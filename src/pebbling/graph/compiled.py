@@ -9,11 +9,14 @@ from functools import cache
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
-from . import search, unfold
+from . import anneal, search, timeline, unfold
 
 _LOOPS: tuple[Callable[..., Any], ...] = (
     unfold.unfold, unfold.weigh, unfold.park, search.host_room, search.free_one, search.relieve, search.shrink,
     search.unload, search.restore, search.improve,
+    timeline.chance, timeline.shade, timeline.last_read, timeline.run_before, timeline.put, timeline.take, timeline.lay,
+    timeline.gather, anneal.accept, anneal.empty_near, anneal.another_slot, anneal.another_run, anneal.second_suffices,
+    anneal.anneal,
 )  # fmt: skip
 
 

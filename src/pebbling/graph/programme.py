@@ -1,13 +1,14 @@
-"""A linear programme over which forward results are alive at a few moments of the backward pass.
+"""A linear programme over which results are alive at a few moments, mostly of the backward pass.
 
-Let b₁, …, b_K be backward nodes, each an ancestor of the next, so that they run in this order in any
-plan, and let interval k be the time from b_k to b_{k+1}. For every plan set, with values 0 and 1,
+Let b₁, …, b_K be nodes, each an ancestor of the next, so that they run for the first time in this order
+in any plan, and let interval k be the time from the first run of b_k to that of b_{k+1}. For every plan
+set, with values 0 and 1,
 
-- S[k,s] : storage s, which may be dropped and made again, is there while b_k runs;
-- R[k,f] : forward node f runs in interval k at least once;
+- S[k,s] : storage s, which may be dropped and made again, is there while b_k runs for the first time;
+- R[k,f] : node f, which may run again, runs in interval k at least once;
 - D[k,d] : node d, which runs only once, has run when b_k runs (known where d and b_k are related);
 - L[k,w] : storage w of such a node is there while b_k runs;
-- A[k,f] : forward node f runs after b_k at least once.
+- A[k,f] : node f, which may run again, runs at b_k or after it at least once.
 
 Then, whatever the order and however often results are replayed, and replays replayed:
 
@@ -18,6 +19,8 @@ Then, whatever the order and however often results are replayed, and replays rep
   S[k,u] + A[k,g] ≥ A[k,f]; and A[k,f] ≤ R[k,f] + R[k+1,f] + …, without which a fraction of an input could
   serve a different fraction of its reader in every interval;
 - what runs once stays until its last reader has run: L[k,w] ≥ D[k,p] - D[k,d], and outputs stay for good;
+- every node runs, before all b_k that follow it and after all b_k that it follows: the R of the intervals between
+  add up to 1 or more; and where it is open on which side of b_k it runs first, R[0,f] + … + R[k-1,f] + A[k,f] ≥ 1;
 - the bytes of S and L, of what b_k makes and of its workspace are within the budget;
 - the time is at least that of all R and of all nodes that run once.
 
@@ -63,6 +66,7 @@ class _Builder:
         nodes, storages, count = len(graph.time), len(graph.size), len(points)
         self.sides = np.array([relations.sides(point) for point in points])
         again = np.array([n.replayable and not n.backward for n in graph.graph.nodes], np.bool_)
+        self.may_again = again
         self.again = np.flatnonzero(again)
         self.single = np.flatnonzero(~again)
         self.movable = np.flatnonzero(graph.movable)
@@ -78,21 +82,30 @@ class _Builder:
         self.done = np.full((count, nodes), -1, np.int64)
         self.useful = [self._useful(k, again) for k in range(count)]
         for k in range(count):
-            wanted = self.movable[self.useful[k][self.movable]]
+            wanted = self.movable[self.useful[k][self.movable] & (self._known(k)[graph.maker[self.movable]] != 0)]
             self.alive[k, wanted] = self._variables(len(wanted), 0.0, True)
             unsure = self.single[(self.sides[k, self.single] == 0) & (self.single != points[k])]
             self.done[k, unsure] = self._variables(len(unsure), 0.0, False)
             self.ones.append(self.alive[k, [s for s in graph.reads_of(points[k]) if graph.movable[s]]])
         for k in range(count + 1):
-            makers = self.again if not k else np.intersect1d(self.again, graph.maker[self.useful[k - 1]])
+            runs = again.copy()
+            if k:
+                runs &= self._known(k - 1) != 1
+                runs[graph.maker[self.useful[k - 1]]] = True
+            makers = np.flatnonzero(runs & again & ((self._known(k) != 0) | (k == count)))
             self.run[k, makers] = self._variables(len(makers), graph.time[makers], False)
         # After the last point there is one interval, in which A and R are the same.
         self.later = np.full((count, nodes), -1, np.int64)
         for k in range(count - 1):
-            makers = np.flatnonzero(self.run[k + 1] >= 0)
+            makers = np.flatnonzero((self.run[k + 1 :] >= 0).any(0))
             self.later[k, makers] = self._variables(len(makers), 0.0, False)
         self.later[count - 1] = self.run[count]
-        self.ones.append(self.run[0, np.flatnonzero(again & (self.sides[0] == 1))])
+        for node in self.again:
+            first, last = self._first_run(int(node))
+            if first == last:
+                self.ones.append(self.run[first, [node]])
+        for k in range(count):
+            self.ones.append(self.later[k, np.flatnonzero(again & (self._known(k) == 0))])
         for k in range(count):
             gone = self._may_be_away(k)
             self.away[k, gone] = self._variables(len(gone), 0.0, True)
@@ -107,7 +120,7 @@ class _Builder:
     def _useful(self, k: int, again: Flags) -> Flags:
         """Storages that something may read from point k on, directly or to make what is read; no plan needs others."""
         graph, known = self.graph, self._known(k)
-        runs = (known != 1) & ~again
+        runs = known != 1
         useful = np.zeros(len(graph.size), np.bool_)
         for node in reversed(range(len(runs))):
             made = graph.makes_of(node)
@@ -146,8 +159,14 @@ class _Builder:
                     np.zeros(len(there)), (1.0, self.alive[k, there]), (-1.0, earlier[there]),
                     (-1.0, self.run[k, graph.maker[there]]), (-1.0, self.fetch[k, there]),
                 )  # fmt: skip
-        late = self.again[self.sides[0, self.again] != 1]
-        self.rows.add(-np.ones(len(late)), *((-1.0, self.run[k, late]) for k in range(last + 1)))
+        for node in self.again:
+            start, stop = self._first_run(int(node))
+            if start < stop:
+                self.rows.one(-1.0, np.full(stop - start + 1, -1.0), self.run[start : stop + 1, node])
+            for k in range(start, stop):
+                # The first run is in one of those intervals: before this point, or later.
+                column = np.append(self.run[start : k + 1, node], self.later[k, node])
+                self.rows.one(-1.0, np.full(len(column), -1.0), column)
 
     def once(self) -> None:
         """Nodes that run once: when they may have run, and what they need in that interval."""
@@ -305,7 +324,8 @@ class _Builder:
         """All of it as arrays."""
         graph = self.graph
         lower = np.zeros(self.size)
-        lower[np.concatenate(self.ones)] = 1.0
+        ones = np.concatenate(self.ones)
+        lower[ones[ones >= 0]] = 1.0
         price = np.concatenate(self.price) / (graph.graph.time or 1.0)
         return Programme(
             price,
@@ -319,7 +339,12 @@ class _Builder:
         )
 
     def _again(self, node: int) -> bool:
-        return bool(self.run[0, node] >= 0)
+        return bool(self.may_again[node])
+
+    def _first_run(self, node: int) -> tuple[int, int]:
+        """The first and the last interval in which a node may run for the first time."""
+        known = [int(self._known(k)[node]) for k in range(len(self.points))]
+        return sum(each == 0 for each in known), len(known) - sum(each == 1 for each in known)
 
     def _known(self, k: int) -> Ints:
         """Whether each node has run when point k runs: 1, 0, or -1 where that is open; k may lie outside."""

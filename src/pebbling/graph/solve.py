@@ -31,14 +31,17 @@ from .indexed import Indexed, Ints, index
 from .least import SMALL, least
 from .model import Graph
 from .orders import orders
-from .plan import GraphPlan, Step
+from .plan import Compute, GraphPlan, Step
 from .relations import Relations, relate, smallest_peak, working_sets
+from .reorder import annealed
 from .tighten import Round, prove, tighten
 
 _STATES = 40_000
 """States searched for the optimum of small graphs."""
 _RUNGS, _LARGE = 24, 500
 """Budgets from the smallest to the peak, of which twelve below the one asked for are tried; three for so many nodes."""
+_TURNS = 4
+"""Annealings in a row; there are up to three rows."""
 _LISTED, _MOST_LISTED = 120_000, 50_000_000
 """Runs listed by the local search, for each node and in all: some ten seconds when compiled."""
 
@@ -103,6 +106,7 @@ class _Search:
         self.minimum: int | None = None
         self.rounds: list[Round] = []
         self.settled = False
+        self.turns = 0
 
     @cached_property
     def orders(self) -> list[Ints]:
@@ -120,7 +124,7 @@ class _Search:
         self._first()
         # Only now, since loops are compiled on the way to a first plan where that was never done before.
         self.end = perf_counter() + self.time_limit
-        for stage in (
+        for stage in self._forward_only() or (
             self._without_copies,
             self._exactly,
             self._tighten,
@@ -164,6 +168,8 @@ class _Search:
             self._repaired("greedy", self.board.everything())
             for order in self.orders[1:]:
                 self._repaired("another order", self.board.everything(order))
+            if self.plan is None and self._forward_only():
+                self._reorder()
             if self.plan is not None:
                 return
         found = least(self.index, self.floor)
@@ -194,6 +200,33 @@ class _Search:
             tensors = ", ".join(f"{graph.names[s]} ({format_bytes(graph.size[s])})" for s in named)
             text += f"node {self.graph.nodes[worst].name!r} takes {format_bytes(int(sets[worst]))}, with {tensors}. "
         return text + f"The smallest budget that a plan was found for is {format_bytes(minimum)} ({minimum} bytes)."
+
+    def _forward_only(self) -> tuple[Callable[[], None], ...]:
+        """The stages for a graph without a backward pass, where orders matter most; none for others."""
+        if self.index.backward.any() or copies(self.index):
+            return ()
+        again = () if len(self.graph) <= SMALL else (self._reorder,)
+        return (self._exactly, *again, self._tighten, *again, self._prove, *again)
+
+    def _reorder(self) -> None:
+        """Orders and replays at once: twice from the given order, then from the best plan, hot every time."""
+        assert self.budget is not None
+        number = {node.name: i for i, node in enumerate(self.graph.nodes)}
+        given = self.board.everything().order
+        late = self.end - 0.1 * self.time_limit
+        for _ in range(_TURNS):
+            self.turns += 1
+            start = given
+            if self.turns > 2 and self.plan is not None:
+                start = np.array([number[step.node] for step in self.plan.steps if isinstance(step, Compute)], np.int64)
+            seed = self.seed + self.turns
+            for time, runs in annealed(self.board, start, seed, lambda: self.plan is None or perf_counter() < late):
+                if self.plan is None or time < self.plan.time * (1 - 1e-9):
+                    self._accept("annealing", tuple(self.board.freed(runs)))
+            if self.plan is not None and (self._done() or perf_counter() >= late):
+                return
+            if self.plan is None and self.turns >= _TURNS:
+                return
 
     def _tighten(self) -> None:
         """Bounds from the programme, and plans from its solutions."""

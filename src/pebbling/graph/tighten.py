@@ -24,6 +24,8 @@ _SIZE = 4500
 """Storages times moments up to which a programme is solved, those that may be copied twice: a second or so."""
 _STALE = 3
 """Rounds without a better bound after which no more moments are added."""
+_CANDIDATES = 12_000
+"""Where there is no backward pass: moments times nodes of which the best moment is the first one, of 12 or more."""
 _COLUMNS, _NODES = 3000, 100
 """Variables up to which a programme is solved in whole numbers, and nodes of branch and cut: some ten seconds."""
 
@@ -74,7 +76,7 @@ def tighten(board: Board, relations: Relations, rounds: int, seconds: float, see
         if board.measure(line)[0] < 0:
             return
         sequence, taken = board.curve(line)
-        more = _add(points, sequence, taken, board.budget, graph.backward, relations, 2)
+        more = _add(points, sequence, taken, board.budget, _moments(graph, sequence), relations, 2)
         if more == points:
             return
         points = more
@@ -103,15 +105,39 @@ def _first(
 ) -> tuple[int, ...]:
     """The one moment whose programme has the highest bound, of those that are worst and of which most is certain."""
     graph = board.graph
-    order = [int(sequence[at]) for at in np.argsort(-taken, kind="stable") if graph.backward[sequence[at]]]
+    moments = _moments(graph, sequence)
+    order = [int(sequence[at]) for at in np.argsort(-taken, kind="stable") if moments[at]]
     certain = relations.ancestors.sum(0) + relations.ancestors.sum(1)
     worst = order[: max(8, len(order) // 20)]
     candidates = dict.fromkeys([*worst[:3], *sorted(worst, key=lambda node: -certain[node])[:4]])
+    if not graph.backward.any():
+        candidates = dict.fromkeys(
+            np.argsort(-_crossing(graph, relations), kind="stable")[: max(12, _CANDIDATES // len(graph.time))].tolist()
+        )
     budget = max(board.budget, 1)
     bounds = {
         node: highs.relaxed(programme(graph, relations, (node,), budget), seconds, seed).bound for node in candidates
     }
     return (max(bounds, key=lambda node: bounds[node]),) if bounds else ()
+
+
+def _crossing(graph: Indexed, relations: Relations) -> Ints:
+    """Bytes that are there at the first run of each node in any plan that replays nothing."""
+    after = relations.ancestors.T | np.eye(len(graph.time), dtype=np.bool_)
+    certain = np.zeros(len(graph.time), np.int64)
+    for storage, readers in enumerate(graph.readers):
+        certain += graph.size[storage] * (relations.ancestors[:, graph.maker[storage]] & after[:, readers].any(1))
+    np.add.at(certain, graph.maker, graph.size)
+    return certain
+
+
+def _moments(graph: Indexed, sequence: Ints) -> Flags:
+    """Runs that a programme may look at: those of the backward pass, or without one the first of each node."""
+    if graph.backward.any():
+        return graph.backward[sequence]
+    first = np.zeros(len(sequence), np.bool_)
+    first[np.unique(sequence, return_index=True)[1]] = True
+    return first
 
 
 def suggested(board: Board, problem: Programme, values: Floats, order: Ints) -> Line:
@@ -144,15 +170,15 @@ def suggested(board: Board, problem: Programme, values: Floats, order: Ints) -> 
 
 
 def _add(
-    points: tuple[int, ...], sequence: Ints, taken: Ints, budget: int, backward: Flags, relations: Relations, count: int
+    points: tuple[int, ...], sequence: Ints, taken: Ints, budget: int, moments: Flags, relations: Relations, count: int
 ) -> tuple[int, ...]:
-    """Up to ``count`` more backward nodes that are over budget, the worst first, in one line with the others."""
+    """Up to ``count`` more moments that are over budget, the worst first, in one line with the others."""
     chosen = list(points)
     for at in np.argsort(-taken, kind="stable"):
         node = int(sequence[at])
         if len(chosen) == len(points) + count or taken[at] <= budget:
             break
-        if not backward[node] or node in chosen:
+        if not moments[at] or node in chosen:
             continue
         if all(relations.precedes(node, other) or relations.precedes(other, node) for other in chosen):
             chosen.append(node)
