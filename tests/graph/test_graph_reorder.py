@@ -13,7 +13,7 @@ from pebbling.graph.indexed import index
 from pebbling.graph.relations import relate
 from pebbling.graph.reorder import annealed
 from pebbling.graph.tighten import tighten
-from pebbling.graph.timeline import Net, net, timeline
+from pebbling.graph.timeline import Wires, timeline, wires
 
 
 def layered(count: int, seed: int, outputs: bool = False, workspace: bool = False) -> Graph:
@@ -34,7 +34,7 @@ def layered(count: int, seed: int, outputs: bool = False, workspace: bool = Fals
     return Graph(nodes, [], ["s3", f"s{count - 1}"] if outputs else [])
 
 
-def bytes_of(graph: Net, sequence: list[int]) -> list[int]:
+def bytes_of(graph: Wires, sequence: list[int]) -> list[int]:
     """Bytes during each run, counted anew from who reads what."""
     length, made, spans = len(sequence), {}, {}
     taken = [int(graph.workspace[node]) for node in sequence]
@@ -56,7 +56,7 @@ def bytes_of(graph: Net, sequence: list[int]) -> list[int]:
 @given(st.integers(0, 10_000), st.booleans(), st.booleans())
 def test_bytes_are_right_after_any_run_is_put_in_or_taken_out(seed: int, outputs: bool, workspace: bool) -> None:
     indexed = index(layered(12, seed, outputs, workspace))
-    graph, work, draw = net(indexed), loops(False), np.random.default_rng(seed)
+    graph, work, draw = wires(indexed), loops(False), np.random.default_rng(seed)
     line = timeline(graph, 40, 4, seed)
     budget = 120
     work.lay(graph, line, np.arange(12), 12, budget)
@@ -99,7 +99,7 @@ def test_without_numba_annealing_finds_the_same() -> None:
     results = []
     for compile in (True, False):
         board = Board(indexed, 0, compile=compile)
-        graph = net(indexed)
+        graph = wires(indexed)
         line, sequence, found = timeline(graph, 60, 8, 5), np.arange(60), np.empty(60, np.int64)
         board.loops.lay(graph, line, sequence, 30, 150)
         best, length = board.loops.anneal(graph, line, 150, 0, 3000, 3000, 60.0, 0.1, 1.5, np.inf, sequence, found)

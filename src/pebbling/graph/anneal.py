@@ -14,11 +14,11 @@ from __future__ import annotations
 import numpy as np
 
 from .indexed import Ints
-from .timeline import Net, Timeline, chance, gather, lay, put, run_before, take
+from .timeline import Timeline, Wires, chance, gather, lay, put, run_before, take
 
 
 def anneal(
-    graph: Net, line: Timeline, budget: int, start: int, stop: int, changes: int, hot: float, cold: float, dear: float,
+    graph: Wires, line: Timeline, budget: int, start: int, stop: int, changes: int, hot: float, cold: float, dear: float,
     best: float, sequence: Ints, found: Ints,
 ) -> tuple[float, int]:  # fmt: skip
     """Changes from ``start`` to ``stop`` of so many; the time of the best plan, left in ``found``, and its runs."""
@@ -82,7 +82,7 @@ def accept(line: Timeline, more: float, temperature: float) -> bool:
     return more <= 0 or chance(line) < np.exp(-more / temperature)
 
 
-def another_slot(graph: Net, line: Timeline, node: int, k: int) -> int:
+def another_slot(graph: Wires, line: Timeline, node: int, k: int) -> int:
     """An empty slot that a run may move to, -1 if none was met."""
     start, stop = -1, len(line.slots)
     if k > 0:
@@ -104,7 +104,7 @@ def another_slot(graph: Net, line: Timeline, node: int, k: int) -> int:
     return empty_near(line, line.runs[node, k] + int((chance(line) - 0.5) * 60), start, stop)
 
 
-def another_run(graph: Net, line: Timeline) -> tuple[int, int]:
+def another_run(graph: Wires, line: Timeline) -> tuple[int, int]:
     """A node that may be replayed, and an empty slot before a run that reads it; slot -1 if none was met."""
     reader = int(chance(line) * len(graph.time))
     reads = graph.read_at[reader + 1] - graph.read_at[reader]
@@ -119,7 +119,7 @@ def another_run(graph: Net, line: Timeline) -> tuple[int, int]:
     return node, empty_near(line, stop - 1 - int(back * (stop - start - 1)), start, stop)
 
 
-def second_suffices(graph: Net, line: Timeline, node: int) -> bool:
+def second_suffices(graph: Wires, line: Timeline, node: int) -> bool:
     """Whether all that follow a node run after its second run as well."""
     for i in range(graph.follow_at[node], graph.follow_at[node + 1]):
         if line.runs[graph.follows[i], 0] < line.runs[node, 1]:

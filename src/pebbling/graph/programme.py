@@ -65,6 +65,8 @@ class _Builder:
         self.graph, self.points = graph, points
         nodes, storages, count = len(graph.time), len(graph.size), len(points)
         self.sides = np.array([relations.sides(point) for point in points])
+        self.known = np.where(self.sides == 1, 1, np.where(self.sides == -1, 0, -1))
+        self.known[np.arange(count), list(points)] = 0
         again = np.array([n.replayable and not n.backward for n in graph.graph.nodes], np.bool_)
         self.may_again = again
         self.again = np.flatnonzero(again)
@@ -343,8 +345,8 @@ class _Builder:
 
     def _first_run(self, node: int) -> tuple[int, int]:
         """The first and the last interval in which a node may run for the first time."""
-        known = [int(self._known(k)[node]) for k in range(len(self.points))]
-        return sum(each == 0 for each in known), len(known) - sum(each == 1 for each in known)
+        known = self.known[:, node]
+        return int((known == 0).sum()), len(known) - int((known == 1).sum())
 
     def _known(self, k: int) -> Ints:
         """Whether each node has run when point k runs: 1, 0, or -1 where that is open; k may lie outside."""
@@ -352,9 +354,7 @@ class _Builder:
             return np.zeros(len(self.graph.time), np.int64)
         if k == len(self.points):
             return np.ones(len(self.graph.time), np.int64)
-        known = np.where(self.sides[k] == 1, 1, np.where(self.sides[k] == -1, 0, -1))
-        known[self.points[k]] = 0
-        return known
+        return self.known[k]
 
     @staticmethod
     def _sure(known: Ints, nodes: Ints) -> Floats:

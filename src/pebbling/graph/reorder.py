@@ -8,7 +8,7 @@ import numpy as np
 
 from .board import Board
 from .indexed import Ints
-from .timeline import net, timeline
+from .timeline import timeline, wires
 
 _SLOTS, _RUNS = 2, 8
 """Slots for each node of the graph, and runs of one node."""
@@ -31,7 +31,7 @@ def annealed(board: Board, start: Ints, seed: int, left: Callable[[], bool]) -> 
     count = len(graph.time)
     if not len(graph.reads) or np.bincount(start).max() > _RUNS:
         return
-    nodes = net(graph)
+    nodes = wires(graph)
     mean, size = float(graph.time.mean()) or 1.0, float(graph.size.mean()) or 1.0
     line = timeline(nodes, max(_SLOTS * count, 2 * len(start)), _RUNS, 7919 * seed + 12)
     sequence, found = np.empty(len(line.slots), np.int64), np.empty(len(line.slots), np.int64)

@@ -18,7 +18,7 @@ import numpy as np
 from .indexed import Flags, Floats, Indexed, Ints
 
 
-class Net(NamedTuple):
+class Wires(NamedTuple):
     """What the loops take of a graph, with who reads each storage, and who comes before and after each node."""
 
     reads: Ints
@@ -54,14 +54,14 @@ class Timeline(NamedTuple):
     state: Ints
 
 
-def net(graph: Indexed) -> Net:
+def wires(graph: Indexed) -> Wires:
     """The arrays of a graph."""
     follows: list[list[int]] = [[] for _ in graph.time]
     for node, before in enumerate(graph.before):
         for other in before:
             follows[other].append(node)
     again = np.array([node.replayable and not node.backward for node in graph.graph.nodes], np.bool_)
-    return Net(
+    return Wires(
         graph.reads, graph.read_at, graph.makes, graph.make_at, *_flat(graph.readers), *_flat(graph.before),
         *_flat(follows), graph.size, graph.maker, graph.fixed, again, graph.time, graph.workspace,
     )  # fmt: skip
@@ -72,7 +72,7 @@ def _flat(lists: list[list[int]]) -> tuple[Ints, Ints]:
     return flat, np.cumsum([0, *(len(some) for some in lists)], dtype=np.int64)
 
 
-def timeline(graph: Net, slots: int, runs: int, seed: int) -> Timeline:
+def timeline(graph: Wires, slots: int, runs: int, seed: int) -> Timeline:
     """An empty one, for up to so many runs of a node."""
     nodes, storages = len(graph.time), len(graph.size)
 
@@ -102,7 +102,7 @@ def shade(line: Timeline, start: int, stop: int, size: int, budget: int) -> None
     line.over[0] += more
 
 
-def last_read(graph: Net, line: Timeline, storage: int, start: int, stop: int) -> int:
+def last_read(graph: Wires, line: Timeline, storage: int, start: int, stop: int) -> int:
     """The last slot between two others at which a storage is read; the first of the two if there is none."""
     last = start
     for i in range(graph.reader_at[storage], graph.reader_at[storage + 1]):
@@ -123,7 +123,7 @@ def run_before(line: Timeline, node: int, slot: int) -> int:
     return k
 
 
-def put(graph: Net, line: Timeline, node: int, slot: int, budget: int) -> None:
+def put(graph: Wires, line: Timeline, node: int, slot: int, budget: int) -> None:
     """Run a node in an empty slot."""
     k = run_before(line, node, slot)
     count = line.times[node]
@@ -161,7 +161,7 @@ def put(graph: Net, line: Timeline, node: int, slot: int, budget: int) -> None:
             end[storage, source] = slot
 
 
-def take(graph: Net, line: Timeline, node: int, k: int, budget: int) -> None:
+def take(graph: Wires, line: Timeline, node: int, k: int, budget: int) -> None:
     """Take one run of a node out again."""
     runs, end, size = line.runs, line.end, graph.size
     slot, count = runs[node, k], line.times[node]
@@ -194,7 +194,7 @@ def take(graph: Net, line: Timeline, node: int, k: int, budget: int) -> None:
             shade(line, slot, slot, -size[storage], budget)
 
 
-def lay(graph: Net, line: Timeline, sequence: Ints, length: int, budget: int) -> None:
+def lay(graph: Wires, line: Timeline, sequence: Ints, length: int, budget: int) -> None:
     """Start anew from a sequence of runs, spread evenly."""
     line.slots[:] = -1
     line.times[:] = 0
