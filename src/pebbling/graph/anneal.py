@@ -18,8 +18,8 @@ from .timeline import Timeline, Wires, chance, gather, lay, put, run_before, tak
 
 
 def anneal(
-    graph: Wires, line: Timeline, budget: int, start: int, stop: int, changes: int, hot: float, cold: float, dear: float,
-    best: float, sequence: Ints, found: Ints,
+    graph: Wires, line: Timeline, budget: int, start: int, stop: int, changes: int, hot: float, cold: float,
+    dear: float, best: float, sequence: Ints, found: Ints,
 ) -> tuple[float, int]:  # fmt: skip
     """Changes from ``start`` to ``stop`` of so many; the time of the best plan, left in ``found``, and its runs."""
     nodes, length = len(graph.time), 0
