@@ -345,6 +345,28 @@ def test_documents_that_make_no_sense_are_refused_by_name(tmp_path, capsys, name
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_store_of_the_first_format_is_refused_by_name_and_can_be_removed(tmp_path):
+    def line(number, record):
+        body = f"{number} {json.dumps(record)}".encode()
+        return b"%08x %s\n" % (journal.zlib.crc32(body), body)
+
+    (tmp_path / "pebbling-r.journal").write_bytes(
+        line(0, {"pebbling": 1, "run": "r", "keep": True, "made": [str(tmp_path)]})
+        + line(1, {"put": "k", "slot": 0, "data": 24, "check": 1, "meta": 71, "meta_check": 2})
+    )
+    (tmp_path / "pebbling-r-0.slot").write_bytes(b"pebbling snapshot slot 1\n".ljust(4191, b"\0"))
+    (tmp_path / "pebbling.lock").write_text(json.dumps({"pid": 1, "host": "h", "run": "r", "since": "then"}))
+    with pytest.raises(StoreError, match="written by an older version of pebbling, in a format that kept pickles"):
+        reopened(tmp_path, pickle=True)
+    assert len(orphans(tmp_path)) == 2
+    clean(tmp_path)
+    assert os.listdir(tmp_path) == []
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.attrs["pebbling"] = 1
+    with pytest.raises(StoreError, match="was written in format 1 by another version"):
+        HDF5(tmp_path / "f.h5", keep=True)
+
+
 def test_a_pipe_is_no_document_and_a_bomb_is_not_unpacked(tmp_path, capsys, monkeypatch):
     import zlib
 

@@ -191,13 +191,17 @@ def lock_file(path: str) -> str:
 
 def slot_start(run: str) -> bytes:
     """How a slot of a run begins."""
-    return (MAGIC + f"run {run}\n".encode()).ljust(PAGE, b"\0")
+    return _signature(run).ljust(PAGE, b"\0")
 
 
 def is_slot(descriptor: int, run: str) -> bool:
     """Whether a file says that it is a slot of a run."""
-    start = slot_start(run).rstrip(b"\0")
+    start = _signature(run)
     return os.pread(descriptor, len(start), 0) == start
+
+
+def _signature(run: str) -> bytes:
+    return MAGIC + f"run {run}\n".encode()
 
 
 def _is_ours(file: Owned) -> bool:

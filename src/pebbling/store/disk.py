@@ -140,18 +140,18 @@ class Disk(Store):
         meta, buffers = pack(tree, self._may_pickle)
         entry = self._slots.write(meta, buffers)
         # Whatever is held can be dropped again, even on a full disk.
-        owed = length({"drop": key})
+        old = self._held.entries.get(key)
+        entry.owed = length({"drop": key}) if old is None else old.owed
         try:
-            self._commit(_put_record(key, entry), "committing a snapshot", self._owed + owed)
+            self._commit(_put_record(key, entry), "committing a snapshot", self._owed + entry.owed)
         except StoreError:
             self._slots.free(entry.slot)
             raise
-        old = self._held.entries.get(key)
         self._held.entries[key] = entry
         self._nbytes += entry.nbytes
-        self._owed += owed
+        self._owed += entry.owed
         if old is not None:
-            self._forget(key, old)
+            self._forget(old)
 
     def get(self, key: Key) -> Any:
         return self._slots.read(key, self._held.find(key))
@@ -161,7 +161,7 @@ class Disk(Store):
         entry = self._held.find(key)
         self._commit({"drop": key}, "dropping a snapshot")
         del self._held.entries[key]
-        self._forget(key, entry)
+        self._forget(entry)
 
     def keys(self) -> list[Key]:
         return self._held.keys()
@@ -192,9 +192,9 @@ class Disk(Store):
         with files.translated(doing, self._journal.path):
             self._journal.append(record, spare)
 
-    def _forget(self, key: Key, entry: Entry) -> None:
+    def _forget(self, entry: Entry) -> None:
         self._nbytes -= entry.nbytes
-        self._owed -= length({"drop": key})
+        self._owed -= entry.owed
         self._slots.free(entry.slot)
         if self._journal.overgrown(len(self._held.entries)):
             self._journal.tidy(_records(self._held))
@@ -220,7 +220,9 @@ class Disk(Store):
             self._journal.head["made"] = self._directory.made
         self._slots.adopt({entry.slot for entry in self._held.entries.values()})
         self._nbytes = sum(entry.nbytes for entry in self._held.entries.values())
-        self._owed = sum(length({"drop": key}) for key in self._held.entries)
+        for key, entry in self._held.entries.items():
+            entry.owed = length({"drop": key})
+            self._owed += entry.owed
         self._journal.rewrite(_records(self._held))
         for file in own:
             if file.draft:

@@ -57,7 +57,7 @@ def check(descriptor: int, path: str, writing: bool) -> os.stat_result:
         raise NotOurs(f"{path} is no plain file: it was put there, remove it")
     if writing and found.st_nlink > 1:
         raise NotOurs(f"{path} is the same file as another ({found.st_nlink} links), and that is not ours to write to")
-    if writing and found.st_uid not in _owners(path):
+    if writing and found.st_uid != os.geteuid() and found.st_uid not in _owners(path):
         raise NotOurs(f"{path} belongs to user {found.st_uid}, and is not ours to write to")
     return found
 

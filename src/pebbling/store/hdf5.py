@@ -74,7 +74,7 @@ class HDF5(Store):
             raise StoreError(f"{self.path} was not written by a store")
         format = self._file.attrs[_MARK]
         if format != _FORMAT:
-            raise StoreError(f"{self.path} was written in format {format!r} by another version of pebbling: remove it")
+            raise StoreError(f"{self.path} was written in format {format} by another version of pebbling: remove it")
         for name in list(self._file):
             if name == _DRAFT:
                 del self._file[name]

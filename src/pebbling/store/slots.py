@@ -52,6 +52,8 @@ class Entry:
     meta: int
     meta_check: int
     description: Description | None = None
+    owed: int = 0
+    """The room in the journal that it takes to drop it."""
 
     @property
     def nbytes(self) -> int:
