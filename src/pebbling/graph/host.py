@@ -53,6 +53,12 @@ def with_host(graph: Indexed, host: Host | None) -> Indexed:
     return replace(graph, trip=np.where(may, 2 * graph.size / host.transfer, math.inf), host=host.bytes)
 
 
+def staying(graph: Indexed, names: frozenset[str]) -> Indexed:
+    """The same graph, copies of the named storages barred."""
+    barred = np.array([name in names for name in graph.names], np.bool_)
+    return replace(graph, trip=np.where(barred, math.inf, graph.trip)) if names else graph
+
+
 def without_host(graph: Indexed) -> Indexed:
     """The same graph, all copies barred."""
     return replace(graph, trip=np.full(len(graph.size), math.inf), host=0)

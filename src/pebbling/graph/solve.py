@@ -12,7 +12,7 @@ follow with both.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
@@ -26,7 +26,7 @@ from .blocks import chain, reversals
 from .board import Board, Line
 from .check import simulate
 from .exact import exact
-from .host import Host, copies, parse_host, with_host, worth_it
+from .host import Host, copies, parse_host, staying, with_host, worth_it
 from .indexed import Indexed, Ints, index
 from .least import SMALL, least
 from .model import Graph
@@ -35,6 +35,7 @@ from .plan import Compute, GraphPlan, Step
 from .relations import Relations, relate, smallest_peak, working_sets
 from .reorder import annealed
 from .tighten import Round, prove, tighten
+from .wishes import wished
 
 _STATES = 40_000
 """States searched for the optimum of small graphs."""
@@ -55,6 +56,8 @@ def solve(
     host: float | str | None = None,
     transfer: float | str | None = None,
     start: GraphPlan | None = None,
+    keep: Iterable[str] = (),
+    never_replay: Iterable[str] = (),
 ) -> GraphPlan:
     """The fastest plan found for a graph within ``memory``, in bytes or as text such as ``"2GB"``.
 
@@ -69,10 +72,20 @@ def solve(
     More memory never costs time where the plans are proven optimal. Where they are not, the search for the
     larger budget can be the less lucky one: given the plan for the smaller budget as ``start``, it returns
     that one or a faster one. A ``start`` that does not fit is a ``ScheduleError``.
+
+    ``keep`` names nodes, or modules with all in them, whose results stay until their last use, and ``never_replay``
+    those that run once, whose results may still go to the host; each as a whole name or a pattern such as
+    ``"*.attn"``. A name that matches nothing is a ``ValueError``. The graph of the plan has these nodes marked as
+    not replayable, so that ``check`` holds the plan to it.
     """
-    if start is not None and start.graph != graph:
+    asked = graph
+    graph, stays = wished(graph, keep, never_replay)
+    if start is not None and start.graph not in (graph, asked):
         raise ValueError(f"start is a plan for another graph, {start.graph.name or 'unnamed'}: plan this one anew")
-    search = _Search(graph, memory, time_limit, seed, on_better, parse_host(host, transfer))
+    moved = sorted(stays.intersection(start.offloaded)) if start is not None else []
+    if moved:
+        raise ValueError(f"start offloads {moved[0]!r}, which keep says is to stay: plan anew, without start")
+    search = _Search(graph, memory, time_limit, seed, on_better, parse_host(host, transfer), stays=stays)
     return search.run(start)
 
 
@@ -86,6 +99,7 @@ class _Search:
         on_better: Callable[[GraphPlan], None] | None,
         host: Host | None = None,
         enough: float = math.inf,
+        stays: frozenset[str] = frozenset(),
     ) -> None:
         if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
             raise ValueError(f"time_limit is {time_limit!r}: expected seconds, more than 0")
@@ -94,7 +108,7 @@ class _Search:
         self.graph, self.seed, self.on_better = graph, seed, on_better
         self.budget = None if memory is None else parse_bytes(memory)
         self.host, self.enough = host, enough
-        self.index: Indexed = with_host(index(graph), host)
+        self.index: Indexed = staying(with_host(index(graph), host), stays)
         self.relations: Relations = relate(self.index)
         self.floor = smallest_peak(self.index, self.relations)
         self.board = Board(self.index, self.budget or 0, seed)
