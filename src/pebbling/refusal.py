@@ -53,7 +53,8 @@ class _Open(threading.local):
     """The innermost region of each thread."""
 
     region: Region | None = None
-    watched: bool = False
+    watcher: Region | None = None
+    """The region that watches, itself or one around it."""
 
 
 _OPEN = _Open()
@@ -71,9 +72,11 @@ def refused(error: Exception) -> BaseException:
 
 def withdraw(error: Exception | None) -> None:
     """Forget a refusal that has been dealt with."""
-    region = _OPEN.region
+    region, watcher = _OPEN.region, _OPEN.watcher
     if region is not None and error is not None and region.error is error:
         region.error = None
+    if watcher is not None and sys.gettrace() is None:
+        sys.settrace(watcher._called)  # Python stops tracing when a tracer raises
 
 
 class Region:
@@ -85,14 +88,14 @@ class Region:
         """``locked`` explains writes into locked arrays; with ``watch``, also those whose error the code catches."""
         self.error: Exception | None = None
         """What has been refused in it."""
-        self._locked, self._watches = locked, watch and locked is not None and not _OPEN.watched
+        self._locked, self._watches = locked, watch and locked is not None and _OPEN.watcher is None
         self._around: Region | None = None
         self._traced_before: Any = None
 
     def __enter__(self) -> Region:
         self._around, _OPEN.region = _OPEN.region, self
         if self._watches:
-            self._traced_before, _OPEN.watched = sys.gettrace(), True
+            self._traced_before, _OPEN.watcher = sys.gettrace(), self
             sys.settrace(self._called)
         return self
 
@@ -101,7 +104,7 @@ class Region:
     ) -> None:
         _OPEN.region, self._around = self._around, None
         if self._watches:
-            _OPEN.watched = False
+            _OPEN.watcher = None
             if sys.gettrace() in (self._called, None):
                 sys.settrace(self._traced_before)
         if kind is None and self.error is None:

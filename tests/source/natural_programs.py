@@ -1491,3 +1491,50 @@ def a_simulation_with_parts(u):
         with world as w:
             w.x = w.x + 0.1 * sum(f(w) for f in w.parts.values())
     return np.sum(world.x) + world.clock.now
+
+
+def bump_either(x, i):
+    x[0] += 0.5
+
+
+@program
+def a_write_in_a_try_into_first_one_array_then_another(u):
+    o, x, k = SimpleNamespace(p=u * 2.0), u * 1.0, 0
+    for i in range(6):
+        if k % 2:
+            x = o.p
+        try:
+            bump_either(x, i)
+        except Exception:
+            pass
+        k = (k * 3 + 1) % 7
+    return np.sum(x * 1.5)
+
+
+def kicked_late(x, i):
+    if i > 3:
+        x[0] += 0.5
+    return x
+
+
+@program
+def a_callee_that_writes_late(u):
+    log, x = [], u * 1.0
+    for i in range(9):
+        x = np.sin(x) + len(log[:2])
+        log.append(i)
+        y = kicked_late(x, i)
+        x = x + kicked_late(x, i) + 0.1 * y
+        kicked_late(x, i)
+    return np.sum(x)
+
+
+@program
+def a_callee_that_writes_late_into_the_state(u):
+    s = SimpleNamespace(n=0)
+    x = u * 1.0
+    for i in range(9):
+        kicked_late(x, i)
+        s.n += 1
+        x = np.sin(x) * s.n
+    return np.sum(x)

@@ -15,7 +15,7 @@ from random import Random
 import numpy as np
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
-from random_programs import Maker, compiled
+from random_programs import Maker, compiled, reset
 
 import pebbling as pb
 from pebbling.source import checkpoint
@@ -26,6 +26,7 @@ OPTIONS = [{"slots": 1}, {"slots": 2}, {"slots": 3}, {"slots": 50}, {"memory": "
 
 
 def outcome(function):
+    reset()
     x, a, b = (np.array(one) / 10.0 for one in (X, A, B))
     with np.errstate(all="ignore"):
         try:

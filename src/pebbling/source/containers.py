@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import types
+import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -190,6 +191,10 @@ def _fill_cell(cell: CellType, full: bool, children: Sequence[Any]) -> None:
         cell.cell_contents = children[0]
 
 
+class _Gone:
+    """What a weak reference refers to that has nothing to refer to any more."""
+
+
 class _Pattern:
     """A function without its closure; those made from one function are equal."""
 
@@ -256,6 +261,9 @@ _BOUND = Container(
     lambda cls, name, children: getattr(children[0], name),
     mutable=False,
 )
+_WEAK = Container(
+    lambda value: ([value()], None), None, lambda cls, _, children: cls(children[0] or _Gone()), mutable=False
+)
 _PARTIAL = Container(
     lambda value: ([value.func, *value.args, *value.keywords.values()], (len(value.args), *value.keywords)),
     None,
@@ -279,5 +287,6 @@ _KNOWN: dict[type, Container | None] = {
     types.BuiltinMethodType: _BOUND,
     types.MethodWrapperType: _BOUND,
     partial: _PARTIAL,
+    weakref.ref: _WEAK,
 }
 _BUILT_IN = (list, dict, deque, OrderedDict, Counter, defaultdict, tuple)

@@ -69,8 +69,6 @@ class Facts:
     """What the loop turned out to change without naming it: globals, defaults, attributes of classes."""
     trial: bool = True
     """Whether arrays that can't be locked are copied for the first step, to see whether it writes into them."""
-    watched: bool = False
-    """Whether a function that it reaches handles exceptions."""
     width: int = 0
     """The most leaves that the state has been seen to have."""
 

@@ -47,6 +47,8 @@ class Again(SourceError):
         super().__init__(message)
         self.names, self.consts, self.width, self.stops = set(names), set(consts), width, stops
         self.spots = list(spots)
+        self.maker: Any = None
+        """The run that has to begin anew."""
 
 
 class Guarded:
@@ -65,6 +67,22 @@ class Guarded:
     copied: list[bool]
     emits_state: bool
     _codes: set[CodeType]
+
+    def _again(
+        self,
+        message: str,
+        names: Iterable[str] = (),
+        consts: Iterable[str] = (),
+        width: int = 0,
+        stops: bool = False,
+        spots: Iterable[Spot] = (),
+    ) -> SourceError:
+        """The error that begins the run anew; once the first sweep is over, it can't any more."""
+        if self.over:
+            return SourceError(f"{message} when a step is replayed, and did not when it ran for the first time")
+        again = Again(message, names, consts, width, stops, spots)
+        again.maker = self
+        return again
 
     def marks(self, objects: Sequence[Any]) -> list[tuple[int, Any, Any]]:
         """How traced arrays stand before a step, to see afterwards whether it wrote into them."""
@@ -93,16 +111,16 @@ class Guarded:
         for place, one, before in given.marks:
             if not same_mark(mark(one), before):
                 name = self.entry.const_owner(place)
-                raise Again(self._words(name), [name], [name])
+                raise self._again(self._words(name), [name], [name])
         for place, one, before in marks:
             token = opening.tokens[place]
             if not same_mark(mark(one), before):
                 self.touched.add(token)
                 if self.framework.array(one) and not opening.is_private(one):
                     name = self._name_of(opening, place)
-                    raise Again(self._words(name), [name])
+                    raise self._again(self._words(name), [name])
                 if token >= 0 and token not in self.written:
-                    raise Again(self._words(self.entry.owners[token]), [self.entry.owners[token]])
+                    raise self._again(self._words(self.entry.owners[token]), [self.entry.owners[token]])
                 if self.emits_state or opening.shares(one, given):
                     self._refuse_views(one)
 
@@ -116,7 +134,7 @@ class Guarded:
             words = f"{self.facts.where}: {', '.join(sorted(names | spots.keys()))} is changed by the loop or by a "
             if self.over:
                 raise SourceError(f"{words}function that it calls when a step is replayed, and was not before")
-            raise Again(
+            raise self._again(
                 f"{words}function that it calls, in a place that can't be looked into, and would be again whenever a "
                 "step is replayed: keep what changes in a list, a dict or an object of your own",
                 consts=names,
@@ -142,7 +160,7 @@ class Guarded:
         ]
         if any(shared(self.framework, one, two) for two in copies for one in objects):
             self.facts.trial = False
-            raise Again(f"{self.facts.where}: the loop keeps views of an array from before it")
+            raise self._again(f"{self.facts.where}: the loop keeps views of an array from before it")
 
     def _refuse_written(self, name: str) -> None:
         """An array was written into that is not locked, so that what it was is lost."""
@@ -174,7 +192,7 @@ class Guarded:
             message = f"{self.facts.where}: the loop ended with {error!r}"
             clear_frames(error.__traceback__)
             error.__traceback__ = None
-            raise Again(message, stops=True)
+            raise self._again(message, stops=True)
 
     def _locked(self, error: Exception, frames: Iterable[FrameType], opening: Opening, given: Given) -> SourceError:
         """An array was written into that is held: find the names that reach it, and no more of them than necessary."""
@@ -188,7 +206,7 @@ class Guarded:
                 owner.words: owner for one, owner in self.net.leaves if isinstance(owner, Spot) and id(one) in touched
             }
             if fresh := (names | consts | spots.keys()) - known:
-                return Again(self._words(", ".join(sorted(fresh))), fresh, consts, spots=spots.values())
+                return self._again(self._words(", ".join(sorted(fresh))), fresh, consts, spots=spots.values())
         return SourceError(
             f"{self.facts.where}: the loop writes into an array that is needed as it is ({error}): write into a copy "
             f"of it (x = x{copying(self.framework)})"

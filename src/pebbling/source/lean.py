@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from ..tree import kind_of
 from .graph import FIXED, NEW
-from .guard import Again, same_mark
+from .guard import same_mark
 from .opening import Given, Opening
 from .program import QUIET, Leaves, SourceProgram, nothing_runs
 from .rewrite import RAISED, RETURNED
@@ -257,10 +257,10 @@ class LeanProgram(SourceProgram):
         """A traced array was written into; ``tokens`` are given if it is one of the state."""
         if tokens is None:
             name = self.entry.const_owner(place)
-            raise Again(self._words(name), [name], [name])
+            raise self._again(self._words(name), [name], [name])
         token = tokens[place]
         if token is not None and token != NEW and token not in self.written:
-            raise Again(self._words(self.entry.owners[token]), [self.entry.owners[token]])
+            raise self._again(self._words(self.entry.owners[token]), [self.entry.owners[token]])
         if self.emits_state:
             self._refuse_views(one)
 

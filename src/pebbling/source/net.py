@@ -29,7 +29,7 @@ from operator import is_
 from types import CellType, FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
-from ..tree.reach import ANY, Reach, Spot, of_library, stored_in
+from ..tree.reach import ANY, Reach, Spot, catches, of_library, stored_in
 from .containers import Container, container_of
 from .entry import Entry, restorer
 
@@ -130,10 +130,13 @@ class Net:
         self.named = [one for one in reach.met.values() if isinstance(one, FunctionType) or _is_own(one)]
         self.stored = {name for code in reach.codes for name in stored_in(code)}
         self.known: dict[int, Any] = reach.met
+        self.catches = any(map(catches, reach.codes))
+        """Whether code that the loop reaches handles exceptions, so that errors could go unseen."""
         if around is not None:
             self.spots, self.loose = [*around.spots, *self.spots], [*around.loose, *self.loose]
             self.leaves, self.named = [*around.leaves, *self.leaves], [*around.named, *self.named]
             self.stored |= around.stored
+            self.catches |= around.catches
             self.known = {**around.known, **reach.met}
         self.before = Contents((), (), (), ())
         self.live = False

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy import ndarray
 
+from ..engine.numpy.hold import hold
 from ..tree import kind_of
 from .containers import container_of
 from .entry import restorer
@@ -94,6 +95,8 @@ class Opening(Builder):
         written = self._state and (token == NEW or token in program.written)
         if self._initial or not written:
             program.hold(value)
+        elif not self._copying and program.sweeping:
+            hold(program.held_now, value)  # a write that comes late is to be seen while the run can begin anew
         if id(value) in self._ids:
             # Two traced arrays may have one value, and are two arrays all the same.
             twin = kind_of(value).copy(value)

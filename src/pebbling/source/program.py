@@ -28,7 +28,7 @@ from .entry import Entry, copying
 from .escape import codes_in
 from .facts import Facts
 from .graph import SIMPLE, Shape, Taken, is_fixed, shared
-from .guard import Again, Guarded, is_leaf
+from .guard import Guarded, is_leaf
 from .net import Net
 from .opening import Given, Opening
 from .rewrite import RAISED, RETURNED
@@ -81,7 +81,9 @@ class SourceProgram(Guarded):
         stops: bool,
         net: Net,
     ) -> None:
-        self.net, self.over = net, False
+        self.net, self.over, self.sweeping = net, False, False
+        self.held_now: dict[int, Any] = {}
+        """Arrays that are locked while the step runs."""
         self._held: dict[int, Any] = {}
         self.facts, self.function, self.framework, self.items, self.entry = facts, function, framework, items, entry
         self.level = max(map(framework.level, [*entry.leaves, *entry.given.leaves]))
@@ -90,8 +92,6 @@ class SourceProgram(Guarded):
         paths = set(facts.written) | facts.promoted_paths
         self.written = entry.written_tokens(paths)
         self.touched: set[int] = set()
-        self.watched = False
-        """Whether a function that the loop reaches handles exceptions."""
         self._call: Callable[[], tuple[Opening, Given]] = nothing_runs
         """The objects of the call that is running."""
         names = {path[0] for path in paths}
@@ -148,7 +148,7 @@ class SourceProgram(Guarded):
         return [self.function]
 
     def may_catch(self) -> bool:
-        return self.watched
+        return self.net.catches
 
     def written_into(self, error: ValueError, frame: FrameType) -> Exception:
         return self._locked(error, frames_above(frame), *self._call())
@@ -179,6 +179,7 @@ class SourceProgram(Guarded):
 
     def _steps(self, state: Leaves, consts: Leaves, start: int, stop: int, emits: list[Any]) -> Any:
         """Steps ``start … stop-1``; the user's own objects are what they were when they are over."""
+        self.sweeping = stop > self.reached and not self.over
         contents = [(one, container, *container.parts(one)) for one, container in self._containers]
         contents = [(one, container, list(children), rest) for one, container, children, rest in contents]
         spots = [(spot, spot.get()) for spot in self.entry.spots]
@@ -192,6 +193,7 @@ class SourceProgram(Guarded):
                 return found
         finally:
             QUIET.net = around
+            release(self.held_now)
             for spot, content in spots:
                 spot.put(content)
             for one, container, children, rest in contents:
@@ -257,7 +259,7 @@ class SourceProgram(Guarded):
         self.out_shapes = tuple([taken.take(value) for value in outs])
         self._check_new(taken)
         if size > self.width:
-            raise Again(
+            raise self._again(
                 f"{self.facts.where}: the state of the loop grows from {self.width} to {size} values", width=2 * size
             )
         leaves = taken.leaves

@@ -69,10 +69,11 @@ class Call(NamedTuple):
             promoted |= shared
 
     def net(self, sources: Sequence[Any], promoted: set[str]) -> Net:
-        """What it reaches; ``promoted`` grows by the lists it collects into that are reached in another way too."""
+        """What it reaches; ``promoted`` grows by what it collects into that is no list, or is reached otherwise too."""
         named = [*zip([*self.facts.state, *self.facts.consts], [*self.state, *self.consts])]
         net = Net(self.function, [*named, *[(SOURCES, one) for one in sources]], QUIET.net)
-        promoted |= {name for name, one in zip(self.facts.emits, self.emits) if id(one) in net.known}
+        emits = zip(self.facts.emits, self.emits)
+        promoted |= {name for name, one in emits if id(one) in net.known or type(one) not in (list, Sink)}
         return net
 
 
@@ -126,7 +127,7 @@ class Runtime:
             for tell in self.listeners:
                 tell(facts)
             return _plain(call)
-        for emit in emits:
+        for emit in emits if framework.compiled is not None else ():
             if type(emit) not in (list, Sink):
                 raise SourceError(
                     f"{facts.where}: the loop appends to {type(emit).__name__} objects: use lists for "
@@ -149,7 +150,7 @@ class Runtime:
             lean = entry.is_simple and not facts.captures and framework.execute is None
             kind = LeanProgram if lean else SourceProgram
             program = kind(facts, function, framework, items, entry, width, stops, net)
-            program.reached, program.watched = reached, facts.watched
+            program.reached = reached
             _make_private(program)
             try:
                 with Watch(net, program, running()):
@@ -166,7 +167,7 @@ class Runtime:
             except (Again, Refused) as error:
                 self._give_up(program)
                 again = error.error if isinstance(error, Refused) else error
-                if not isinstance(again, Again):
+                if not isinstance(again, Again) or again.maker is not program:
                     raise
                 withdraw(again)
                 if not self._learned(again, facts, promoted, entry):
@@ -194,7 +195,7 @@ class Runtime:
         if not again.names and not again.consts and not spots:
             return False
         paths = {(name,) for name in again.names}
-        carried = again.consts <= {*promoted, *entry.names} and spots <= facts.spots
+        carried = again.consts <= {*promoted, *entry.names} and spots <= {spot.words for spot in entry.spots}
         if paths <= facts.promoted_paths and carried:
             if again.names:
                 raise SourceError(f"{again}: write into a copy of it (x = x.copy())") from again

@@ -22,7 +22,7 @@ def suspects(frames: Iterable[FrameType]) -> Iterator[set[int]]:
     for frame in frames:
         text = linecache.getline(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
         named = set(re.findall(r"\w+", text))
-        yield _reached([value for name, value in frame.f_locals.items() if name in named])
+        yield _reached([value for name, value in {**frame.f_globals, **frame.f_locals}.items() if name in named])
         every |= _reached(frame.f_locals.values())
         yield set(every)
 

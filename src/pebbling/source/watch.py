@@ -29,8 +29,11 @@ class Watch:
         self.net, self.program, self.inner = net, program, inner
 
     def __enter__(self) -> Watch:
-        for one, owner in self.net.leaves:
-            if type(one) is ndarray and isinstance(owner, Spot):
+        taken = Taken({})
+        for _, content in self.net.before.spots:
+            taken.take(content)
+        for one in taken.objects:
+            if type(one) is ndarray and not self.program.entry.taken.met(one):
                 self.program.hold(one)
         if not self.inner:
             self.opaque = self._opaque()

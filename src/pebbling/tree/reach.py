@@ -155,7 +155,7 @@ class Reach:
                 continue
             if isinstance(one, BuiltinFunctionType) and not isinstance(one.__self__, ModuleType | type):
                 self._wait([one.__self__], begin)
-            if kind is END or kind is FOLLOWED or isinstance(one, np.ndarray):
+            if kind in (END, FOLLOWED) or (kind is LEAF and not isinstance(one, set)):
                 continue
             met[key], self.came_from[key] = one, begin
             if isinstance(one, FunctionType):
@@ -168,6 +168,8 @@ class Reach:
                     yield from self._of_class(one, begin)
             elif isinstance(one, _MEMOS):
                 self._wait([one.__wrapped__], begin)  # that it remembers makes no difference to what it gives
+            elif isinstance(one, weakref.ref):
+                self._wait([one()], begin)
             elif kind is MODULE:  # what torch keeps in it is torch's affair
                 self._wait([type(one), *one._modules.values()], begin)
             else:
