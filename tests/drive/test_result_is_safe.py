@@ -228,6 +228,24 @@ def test_a_disk_store_follows_the_run_that_is_resumed(tmp_path, calls, where):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_died_before_it_had_its_name_goes_with_the_next_try(tmp_path):
+    path = tmp_path / "run"
+    process = os.fork()
+    if not process:
+        store = Disk(path)
+        store.put(0, np.arange(1000))
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(process, 0)
+    with Disk(path, run="abcdefabcdef", keep=True) as mine:
+        mine.put("mine", 1)
+    assert len({orphan.run for orphan in orphans(path)}) == 2
+    with Disk(path) as store:
+        assert exact(call(path, store=store))
+    assert {orphan.run for orphan in orphans(path)} == {"abcdefabcdef"}
+    with Disk(path, run="abcdefabcdef", keep=True) as mine:
+        assert mine.get("mine") == 1
+
+
 def test_a_store_that_follows_can_be_used_again_and_is_left_as_it_was(tmp_path):
     with Disk(tmp_path / "run") as store:
         for _ in range(2):

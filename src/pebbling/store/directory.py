@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..errors import StoreError
 from . import files
-from .journal import is_journal
+from .journal import head, is_journal
 from .lock import NAME as LOCK_NAME
 from .lock import Lock
 
@@ -27,6 +27,7 @@ _OWN = re.compile(
     rf"pebbling-(?P<run>{_RUN.pattern})(-(?P<number>0|[1-9][0-9]{{0,8}})\.slot|\.journal(?P<draft>(\.[0-9a-f]{{8}})?\.new)?)",
     re.ASCII,
 )
+_UNNAMED = re.compile(r"[0-9a-f]{12}")
 _TRIES = 20
 """Other processes may remove the directory while it is made, as they leave."""
 MOST_SLOTS = 10**9
@@ -92,6 +93,15 @@ class Directory:
             except OSError as error:
                 left.append(f"{file.path} ({error.strerror})")
         return left
+
+    def sweep_out(self) -> None:
+        """Remove what runs without a name left here that kept nothing and are dead, since the lock is ours."""
+        found = [file for file in owned(self.path) if _UNNAMED.fullmatch(file.run) and file.run not in self.lock.runs]
+        journals = [file for file in found if file.number is None and not file.draft]
+        mortal = {file.run for file in journals if (head(file.path) or {}).get("keep") is False}
+        for file in sorted(found, key=lambda file: file.number is None):
+            if file.draft or file.run in mortal:
+                remove(file)
 
     def release(self) -> None:
         """Leave: remove the files of this run unless they are to be kept, and let the next one in.

@@ -91,6 +91,8 @@ class Disk(Store):
         if left:
             raise StoreError(f"could not remove {', '.join(left)}")
         self._open(new)
+        with files.translated("cleaning up after processes that died", self.path):
+            new.sweep_out()
 
     def _open(self, directory: Directory) -> None:
         self._directory = directory
