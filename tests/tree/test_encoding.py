@@ -20,7 +20,7 @@ import jax
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -129,11 +129,13 @@ def containers(children):
     )
 
 
+@settings(deadline=None)
 @given(st.recursive(leaves, containers, max_leaves=12))
 def test_any_state_comes_back_to_the_last_bit(state):
     same(again(state), state)
 
 
+@settings(deadline=None)
 @given(st.recursive(plain, containers, max_leaves=6), st.data())
 def test_changed_bytes_are_refused_or_are_another_value(state, data):
     meta, _ = tree.pack(state)
@@ -146,6 +148,7 @@ def test_changed_bytes_are_refused_or_are_another_value(state, data):
             layout.allocate()[1]()
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_or_are_a_value(content):
     for start in (b"", b"peb\x01", b"peb\x01-\x01c"):
@@ -234,6 +237,7 @@ def test_reading_takes_no_more_than_a_small_multiple_of_the_bytes():
         assert peak < 5_000_000
 
 
+@settings(deadline=None)
 @given(st.frozensets(st.integers() | st.text() | st.tuples(st.text())))
 def test_sets_come_back(items):
     # In which order they are gone through depends on how they grew, in Python itself.

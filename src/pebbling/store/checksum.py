@@ -2,7 +2,7 @@
 
 The bytes are words of 64 bits in tables of 512 rows of 1021. The sums of the rows and the sums of the columns,
 modulo 2⁶⁴, go through a CRC-32 each, and so do the bytes that fill no row: 20 to 30 GB/s where CRC-32 alone is 3 to
-7, and reading a cached file is 5 to 10. A single flipped bit is found for certain: it adds ±2ᵏ to the sum of its
+7, and reading a cached file is 4 to 25. A single flipped bit is found for certain: it adds ±2ᵏ to the sum of its
 row, which flips a run of at most 64 neighbouring bits of it, and no such run is a multiple of the polynomial of
 CRC-32, whose order is 2³²-1. Two words that were exchanged differ in two rows or in two columns, and are found, as
 lost, stale, zeroed and exchanged pages are, but for one chance in 2³². What is not found are changes of four words
