@@ -38,7 +38,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_plan_prints_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", *options(PROBLEM | DISK)]) == 0
-    found = plan(2000, "4GB", "8GB", "0.5s", "1s", "64GB", "400GB", "2GB/s", "3GB/s")
+    found = plan(2000, **{name.replace("-", "_"): size for name, size in (PROBLEM | DISK).items() if name != "steps"})
     printed = capsys.readouterr().out
     assert "\x1b" not in printed
     assert set(str(found).splitlines()[1:]) <= set(printed.splitlines())
@@ -49,7 +49,7 @@ def test_plan_as_json_has_every_number(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["plan", *options(PROBLEM | DISK), "--json", "--save", "plan.svg"]) == 0
     captured = capsys.readouterr()
     content = json.loads(captured.out)
-    found = plan(2000, "4GB", "8GB", "0.5s", "1s", "64GB", "400GB", "2GB/s", "3GB/s")
+    found = plan(2000, **{name.replace("-", "_"): size for name, size in (PROBLEM | DISK).items() if name != "steps"})
     assert content["peak"] == found.peak
     for name in ("forwards", "time", "bound", "gap", "overhead"):
         assert content[name] == getattr(found, name)

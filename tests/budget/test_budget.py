@@ -64,7 +64,7 @@ def test_the_value_and_the_keywords_mean_the_same(front: Any, said: dict[str, An
 
 @pytest.mark.parametrize("front", [by_loop, by_checkpoint, by_adjoint])
 def test_a_plan_is_a_schedule(front: Any) -> None:
-    plan = pb.plan(30, 40, 40, memory=400)
+    plan = pb.plan(30, 40, tape=40, memory=400)
     assert front(budget=pb.Budget(schedule=plan)).tobytes() == front(schedule=plan.schedule).tobytes()
 
 

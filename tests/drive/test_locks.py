@@ -133,7 +133,7 @@ def test_torch_tensors_that_change_are_noticed(name, when):
     if name != "Online":
         options = {"schedule": schedules_of(12, 3)[name], "steps": 12}
     with pytest.raises(ReplayError, match=r"state\['u'\] was changed in place"):
-        adjoint(step, back, state, seed=torch.ones(7), **options)
+        adjoint(step, back, state, seed=torch.ones(7, dtype=torch.float64), **options)
 
 
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
@@ -153,7 +153,7 @@ def test_flags_are_restored_whatever_goes_wrong(name, when):
     def step(s, i):
         if i == when:
             raise Broken
-        return {"u": advance(s["u"], i), "v": s["v"]}
+        return {"u": advance(s["u"], i), "v": s["v"], "fixed": s["fixed"]}
 
     def back(s, a, i):
         if i == when:

@@ -344,3 +344,40 @@ def test_explain_of_what_is_refused():
         return np.sum(u)
 
     assert "changes the global CALLS" in str(pb.explain(f))
+
+
+def two_sizes(u):
+    for _ in range(40):
+        u = u + 0.01 * np.sin(u)
+    v = np.concatenate([u, u, u])
+    for _ in range(60):
+        v = 0.99 * v * np.cos(0.01 * v)
+    return np.sum(v * v)
+
+
+def one_inside_of_another(u):
+    for _ in range(12):
+        for _ in range(6):
+            u = u + 0.01 * np.sin(u)
+    return np.sum(u * u)
+
+
+@pytest.mark.parametrize("function", [two_sizes, one_inside_of_another])
+@pytest.mark.parametrize("count", [30, 300, 5_000])
+def test_the_smallest_budget_of_several_loops_works_and_holds(function, count):
+    u = np.linspace(0.1, 1.0, count)
+    want = pb.grad(function)(u)
+    with pytest.raises(pb.BudgetError, match="the loops of this function together") as refused:
+        pb.grad(checkpoint(memory=1000)(function))(u)
+    for budget in (refused.value.minimum, 2 * refused.value.minimum):
+        gradient = pb.grad(checkpoint(memory=budget)(function))
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            found = gradient(u)
+            peak = tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+        assert peak <= budget
+        assert np.array_equal(found, want)

@@ -12,7 +12,7 @@ from typing import Any
 from ..chain import Online, Plan, Schedule
 from ..chain.validate import whole
 from ..store import Store
-from ..units import parse_bytes
+from ..units import parse_budget
 
 UNKNOWN_LENGTH_SLOTS = 32
 """Slots of a loop of unknown length when nothing is said."""
@@ -47,7 +47,7 @@ class Budget:
         if self.slots is not None:
             object.__setattr__(self, "slots", whole(self.slots, "slots", 1))
         if self.memory is not None:
-            parse_bytes(self.memory)
+            parse_budget(self.memory)
         if isinstance(self.schedule, Plan):
             object.__setattr__(self, "schedule", self.schedule.schedule)
         if self.schedule is not None and not isinstance(self.schedule, Schedule | Online):

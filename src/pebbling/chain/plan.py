@@ -98,6 +98,7 @@ class _Problem:
 def plan(
     steps: int,
     state: float | str,
+    *,
     tape: float | str | None = None,
     forward: float | str | None = None,
     backward: float | str | None = None,

@@ -22,7 +22,8 @@ from .validate import whole
 FRESH, KEPT, FIRST = range(3)
 """How a span meets its first state: not stored, in its slot already, or not stored and on the first sweep."""
 
-_REMEMBERED = 1_000
+REMEMBERED = 1_000
+"""Splits that the stream of actions remembers at the most."""
 _SPLITS = {"writes": binomial.fewest_writes, "runs": binomial.longest_runs}
 
 
@@ -72,7 +73,7 @@ class Revolve(Schedule):
                 # With one slot left there is no choice, and nothing to remember.
                 part = splits.get((steps, slot)) if slot < last else steps - 1
                 if part is None:
-                    if len(splits) > _REMEMBERED:
+                    if len(splits) > REMEMBERED:
                         splits.clear()
                     part = splits[steps, slot] = split(steps, slots - slot)
                 if not kept:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from math import inf
 from os import PathLike
@@ -14,12 +14,13 @@ from ..budget import Budget, told
 from ..chain import Action, Advance, Online, Restore, Schedule
 from ..chain.online import Ended
 from ..chain.validate import whole
-from ..store import Store
+from ..store import Disk, Store
 from ..tree import nbytes
 from .agree import together
+from .checks import check_first_calls, check_functions, check_last, check_seed, store_of
 from .dump import Dump
 from .explain import explained
-from .handover import hand_over
+from .handover import Handover
 from .holdings import Holdings
 from .identity import identity
 from .journal import Journal
@@ -32,6 +33,7 @@ from .settle import Problem, Settled, settle
 from .shelves import StoreShelf, leave, make_shelves
 from .steps import Adjoint, OwnAdjoint, State
 from .sweep import sweep
+from .tracing import Alone
 from .verify import verifier
 
 
@@ -54,12 +56,12 @@ def adjoint(
     slots: int | None = None,
     memory: float | str | None = None,
     schedule: Schedule | Online | None = None,
-    store: Store | None = None,
+    store: Store | str | PathLike[str] | None = None,
     resume: str | PathLike[str] | None = None,
     progress: bool = False,
     verify: str | bool = "last",
     comm: Any = None,
-    dump: Dump | None = None,
+    dump: Dump | str | PathLike[str] | None = None,
     trace: bool = False,
     budget: Budget | None = None,
 ) -> Result:
@@ -72,7 +74,7 @@ def adjoint(
 
     At most one of ``slots`` (snapshots, that of the initial state included), ``memory`` (bytes above
     what was allocated before the call) and ``schedule``; with none, the fewest slots for which no
-    step is advanced more than twice. ``store`` takes the snapshots of the slowest tier. ``resume``
+    step is advanced more than twice. ``store``, a store or a path, takes the snapshots of the slowest tier. ``resume``
     is a directory from which a killed run goes on. ``verify`` compares replayed states with those
     of the first sweep: one of them ("last"), all of them ("all") or none (False). ``comm`` is a
     communicator of mpi4py whose ranks run the same plan. ``trace`` keeps a timeline for the report.
@@ -83,16 +85,31 @@ def adjoint(
     (2.143589, 15.589737)
     """
     with together(comm, "the arguments"):
+        check_functions(advance, reverse, steps)
+        by_path = isinstance(store, str | PathLike)
+        store = store_of(store)
+        dump = Dump(dump) if isinstance(dump, str | PathLike) else dump
+        if dump is not None and not callable(dump):
+            raise TypeError(f"dump is a path or a pb.Dump, not {dump!r}")
         index = steps if callable(steps) or isinstance(steps, range) else range(whole(steps, "steps", 0))
         budget = told(budget, "pb.adjoint", slots=slots, memory=memory, schedule=schedule, store=store, verify=verify)
         memory, store, verify = budget.memory, budget.store, budget.verify
         if trace and memory is not None:
             raise ValueError("trace=True keeps every action, which no budget in bytes bounds: give slots= instead")
+        if not callable(seed):
+            check_seed(seed, state)
         if comm is not None and resume is not None:
             raise ValueError("resume= with comm= is not possible: ranks could come back at different steps")
     own = OwnAdjoint(advance, reverse, None if callable(index) else index)
+    check_first_calls(own)
     run: Run | None = None
-    with ExitStack() as cleanup, explained(lambda: "step 0" if run is None else run.where()):
+    with (
+        ExitStack() as cleanup,
+        Alone() if memory is not None else nullcontext(),
+        explained(lambda: "step 0" if run is None else run.where()),
+    ):
+        if by_path and isinstance(store, Disk):
+            cleanup.callback(store.close)
         holdings = cleanup.enter_context(Holdings())
         journal = None
         outliving = None if resume is None or store is None else Outliving(store)
@@ -108,17 +125,18 @@ def adjoint(
         plan = settled.schedule
         known = None if isinstance(plan, Online) else plan
         report = Report(brief(plan), state_bytes=nbytes(state), lossy=store is not None and store.lossy)
-        hand_over(own, settled, None if known is None else known.steps)
+        handover = Handover(own, settled, None if known is None else known.steps)
         name = None if journal is None else journal.name
         shelves = make_shelves(plan, budget, problem, holdings, name, report.state_bytes)
         cleanup.push(lambda _, error, trace: leave(shelves, error, journal is not None, report.left))
-        seeded = seed if callable(seed) else lambda _: seed
+        seeded = _checked(seed) if callable(seed) else lambda _: seed
         length = 0 if known is None else known.steps
         run = Run(own, length, first, seeded, shelves, holdings, report, verifier(verify, known), trace)
         run.reversed = dump
-        _run(run, settled, comm, journal, progress, cleanup)
+        _run(run, settled, handover, comm, journal, progress, cleanup)
         run.finish()
-        compare_with_plan(report, plan, [shelf.name for shelf in shelves])
+        check_last(state, run.final)
+        compare_with_plan(report, handover.plan, [shelf.name for shelf in shelves])
         if journal is not None:
             journal.finish(run)
     if outliving is not None:
@@ -127,7 +145,24 @@ def adjoint(
     return Result(run.final, run.adjoint, run.report)
 
 
-def _run(run: Run, settled: Settled, comm: Any, journal: Journal | None, progress: bool, cleanup: ExitStack) -> None:
+def _checked(seed: Callable[[State], Adjoint]) -> Callable[[State], Adjoint]:
+    def seeded(final: State) -> Adjoint:
+        given = seed(final)
+        check_seed(given, final)
+        return given
+
+    return seeded
+
+
+def _run(
+    run: Run,
+    settled: Settled,
+    handover: Handover,
+    comm: Any,
+    journal: Journal | None,
+    progress: bool,
+    cleanup: ExitStack,
+) -> None:
     """Take all actions, from the start or from the last commit."""
     plan, bar = settled.schedule, None
     rest: Schedule
@@ -149,7 +184,8 @@ def _run(run: Run, settled: Settled, comm: Any, journal: Journal | None, progres
     slow = {tier for tier, shelf in enumerate(run.shelves) if isinstance(shelf, StoreShelf)}
     index = passed + run.index
     ahead = (a for a in rest.since(index) if type(a) is Restore and a.tier in slow) if slow else None
-    run.go(_from_here(rest.since(index), run.at), ahead)
+    actions = _from_here(rest.since(index), run.at)
+    run.go(actions if journal is not None or comm is not None else handover.better(run, actions), ahead)
 
 
 def _sweep(run: Run, online: Online, more: Any, comm: Any) -> Ended:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -9,14 +10,16 @@ from typing import Any, TypeAlias
 from ..budget import UNKNOWN_LENGTH_SLOTS, Budget
 from ..chain import Online, Revolve, Schedule, StoreAll
 from ..chain.binomial import default_slots
+from ..errors import BudgetError
 from ..store import Store
-from ..units import parse_bytes
+from ..units import parse_budget
 from .agree import agree, largest, smallest, together
 from .budget import Allotment, Measured, allot, measure, refuse_untraced
 from .slow_tier import divide, quickest, time_transfer
-from .steps import State, Steps
+from .steps import OwnAdjoint, State
 
 _DIGEST = 220  # bytes that remembering the digest of a leaf takes
+_ENDED = 500  # what a snapshot takes in the plan of a loop of unknown length
 _JOURNAL = 96 * 1024  # the objects of a journal, and what a commit takes besides the states
 
 Index: TypeAlias = range | Callable[[State, int], bool]
@@ -35,7 +38,7 @@ class Settled:
 class Problem:
     """What there is to be settled for."""
 
-    steps: Steps
+    steps: OwnAdjoint
     first: Callable[[], State]
     index: Index
     seed: Any
@@ -52,7 +55,12 @@ def settle(budget: Budget, problem: Problem) -> Settled:
     with together(comm, "the arguments"):
         settled = _unknown(budget, problem) if callable(problem.index) else _known(budget, len(problem.index), problem)
     if budget.memory is not None:
-        settled = _by_bytes(budget.memory, problem, settled)
+        try:
+            settled = _by_bytes(budget.memory, problem, settled)
+        except BudgetError:
+            # What Python's free lists happen to hold saves memory once: the smallest budget must do without.
+            gc.collect()
+            settled = _by_bytes(budget.memory, problem, settled)
     agree(comm, "the plan", settled.schedule)
     return settled
 
@@ -106,16 +114,17 @@ def _by_bytes(memory: float | str, problem: Problem, settled: Settled) -> Settle
         settled = replace(settled, index=_Answered(problem.index, going))
         if not going:
             return settled
-        limit, measured = _measure(memory, problem, timed=False)
+        limit, measured = _measure(memory, problem, None, timed=False)
         # the state before the one at hand is held until it is known whether the loop goes on
-        allotment = allot(limit, measured, states=1, nbytes=journal)
+        each = _ENDED + _DIGEST * measured.leaves
+        allotment = allot(limit, measured, None, states=1, nbytes=journal, each=each)
         return replace(settled, schedule=Online(allotment.slots), allotment=allotment)
     number, store = len(problem.index), problem.store
     if not number:
         return settled
-    limit, measured = _measure(memory, problem, timed=store is not None and number > 1)
+    limit, measured = _measure(memory, problem, number, timed=store is not None)
     digests = number * _DIGEST * measured.leaves if problem.verify == "all" else 0
-    allotment = allot(limit, measured, nbytes=digests + journal)
+    allotment = allot(limit, measured, number, nbytes=digests + journal)
     if allotment.fits(number):
         return replace(settled, schedule=StoreAll(number), allotment=allotment)
     if store is None:
@@ -135,13 +144,27 @@ class _Answered:
         return self._more(state, step) if step else self._going
 
 
-def _measure(memory: float | str, problem: Problem, timed: bool) -> tuple[int, Measured]:
+def _measure(memory: float | str, problem: Problem, number: int | None, timed: bool) -> tuple[int, Measured]:
     comm = problem.comm
-    limit = smallest(comm, parse_bytes(memory))
+    limit = smallest(comm, parse_budget(memory))
     with together(comm, "looking at the state"):
         refuse_untraced(problem.first())
-    measured = measure(problem.steps, problem.first(), problem.seed, timed)
-    for name in ("state", "leaves", "workspace", "adjoint", "copied"):
+    measured = measure(problem.steps, problem.first(), problem.seed, number, timed)
+    for name in (
+        "state",
+        "held",
+        "leaves",
+        "advance",
+        "turn",
+        "adjoint",
+        "seed",
+        "digest",
+        "first",
+        "lasting",
+        "grown",
+        "copied",
+    ):
         setattr(measured, name, int(largest(comm, getattr(measured, name))))
+    measured.tried = bool(smallest(comm, measured.tried))
     measured.seconds = largest(comm, measured.seconds)
     return limit, measured

@@ -29,7 +29,7 @@ class OwnAdjoint:
         index: range | None,
     ) -> None:
         """``index`` holds what the user's functions are told of each step; ``None`` is 0, 1, 2 …"""
-        self._advance, self._reverse, self._index = advance, reverse, index
+        self._advance, self.reverse, self._index = advance, reverse, index
         if index is None or index == range(len(index)):
             self.advance = advance  # type: ignore[method-assign,assignment]
             self.turn = reverse  # type: ignore[method-assign,assignment]
@@ -38,4 +38,4 @@ class OwnAdjoint:
         return self._advance(state, self._index[step])  # type: ignore[index]
 
     def turn(self, state: State, adjoint: Adjoint, step: int) -> Adjoint:
-        return self._reverse(state, adjoint, self._index[step])  # type: ignore[index]
+        return self.reverse(state, adjoint, self._index[step])  # type: ignore[index]

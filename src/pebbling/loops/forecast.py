@@ -9,7 +9,7 @@ from typing import Any
 from ..chain import Online, Schedule, StoreAll
 from ..chain.validate import whole
 from ..tree import flatten
-from ..units import parse_bytes
+from ..units import parse_budget
 from .frameworks import numpy_framework
 from .plan import Measured, measure, within
 from .program import Trees
@@ -46,6 +46,6 @@ def forecast(body: Callable[..., Any], state: Any, steps: int, *args: Any, memor
     framework = numpy_framework()
     live = [not framework.engine.differentiable(leaf) for leaf in leaves]
     measured = measure(framework, program, leaves, consts, live + [True] * len(consts))
-    schedule = within(parse_bytes(memory), steps, measured, program)
+    schedule = within(parse_budget(memory), steps, measured, program)
     assert not isinstance(schedule, Online)
     return Forecast(schedule, measured)

@@ -99,6 +99,7 @@ class Node:
             self.written,
             self.ties,
         )
+        passage.check = getattr(self.settle, "check", passage.check)
         passage.sweep()
         final = passage.live if passage.watching else [True] * self.width
         outcome = Outcome(

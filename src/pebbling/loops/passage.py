@@ -11,7 +11,7 @@ Snapshots are used up on the way; a second way back begins with a new sweep.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -38,6 +38,10 @@ class Block(NamedTuple):
     stop: int
     outs: int
     pullback: Pullback
+
+
+def _nothing() -> None:
+    pass
 
 
 class Passage:
@@ -70,6 +74,8 @@ class Passage:
         self.replays = Replays(verify, framework.plain)
         self.watching = not all(live)
         self._watch = program.may_catch()
+        self.check: Callable[[], None] = _nothing
+        """Called before a derivative is taken back."""
         self.first: Leaves = []
         self._begin(state)
 
@@ -230,6 +236,7 @@ class Passage:
 
         ``seeds`` holds one entry an output: the state, the last outputs, and the emitted ones; it is used up.
         """
+        self.check()
         if self.spent:
             self.live, self.watching = self.reached, False
             self._begin(self.first)

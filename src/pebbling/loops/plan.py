@@ -26,7 +26,7 @@ from ..chain.binomial import default_slots
 from ..drive.tracing import Traced
 from ..errors import BudgetError
 from ..tree import kind_of
-from ..units import format_bytes, parse_bytes
+from ..units import format_bytes, parse_budget
 from .frameworks import Framework
 from .passage import Taped
 from .program import Leaves, Program
@@ -92,7 +92,10 @@ class Settle:
         if number == 0 or (number is None and not program.goes_on(state, 0)):
             return StoreAll(0) if number == 0 else Online(1)
         measured = self._measure(node, state, consts, [*live, *wanted])
-        return within(parse_bytes(self.budget.memory), number, measured, program)
+        return within(parse_budget(self.budget.memory), number, measured, program)
+
+    def check(self) -> None:
+        """Called before a derivative is taken back: a budget that turned out too small may be refused as late."""
 
     def _measure(self, node: Any, state: Leaves, consts: Leaves, wrt: list[bool]) -> Measured:
         return measure(node.framework, node.program, state, consts, wrt, node.written, node.level)

@@ -10,7 +10,7 @@ from typing import Any
 from ..budget import Budget
 from ..chain import Online, Schedule
 from ..chain.validate import whole
-from ..units import parse_bytes
+from ..units import parse_budget
 from .frameworks import framework_of, numpy_framework
 from .hidden import refuse_traced
 from .node import Node, Outcome, straight
@@ -34,7 +34,7 @@ class Options:
         if self.slots is not None:
             object.__setattr__(self, "slots", whole(self.slots, "slots", 1))
         if self.memory is not None:
-            parse_bytes(self.memory)
+            parse_budget(self.memory)
         schedule = Budget(self.slots, self.memory, self.schedule).schedule
         object.__setattr__(self, "schedule", schedule)
 

@@ -25,7 +25,7 @@ from ..drive.slow_tier import time_transfer
 from ..drive.tracing import Traced
 from ..errors import BudgetError, PebblingError
 from ..tree import flatten, nbytes
-from ..units import format_bytes, parse_bytes
+from ..units import format_bytes, parse_budget
 from .convert import differentiable
 from .derivative_order import FirstOrder
 from .handle import ValueNode
@@ -106,7 +106,7 @@ class MeasuringRecorder:
     ) -> None:
         assert planner.budget.memory is not None
         self._planner, self._shelf, self._length, self._scope = planner, shelf, length, scope
-        self._limit = parse_bytes(planner.budget.memory)
+        self._limit = parse_budget(planner.budget.memory)
         self._first: list[Any] = []
         self._seconds = 0.0
         self._recorder: Recorder | None = None
@@ -230,7 +230,7 @@ class ThinnedRecorder(OnlineRecorder):
     def __init__(self, planner: LoopPlanner, shelf: TapeSnapshots) -> None:
         super().__init__(shelf, Online(UNKNOWN_LENGTH_SLOTS), slow=planner.slow == 0)
         assert planner.budget.memory is not None
-        self._limit = parse_bytes(planner.budget.memory)
+        self._limit = parse_budget(planner.budget.memory)
         self.left: int | None = None
         """What the loops of the tape leave, once there is one."""
         self.largest = 0
