@@ -208,6 +208,7 @@ def test_what_is_not_a_mistake_goes_through(tmp_path) -> None:
     for given in ("1M", np.int64(10**6), np.float64(1e6), "50%"):
         assert np.array_equal(run(slots=None, memory=given).adjoint, want)
     assert np.array_equal(run(store=tmp_path / "store").adjoint, want)
+    assert np.array_equal(run(store=str(tmp_path / "store"), resume=tmp_path / "run").adjoint, want)
     assert np.array_equal(run(slots=None, schedule=pb.plan(20, "1MB", memory="6MB")).adjoint, want)
     assert np.array_equal(run(dump=str(tmp_path / "dump")).adjoint, want)
     assert np.array_equal(pb.Dump(tmp_path / "dump").read(0)[1], want)

@@ -108,7 +108,7 @@ def adjoint(
         Alone() if memory is not None else nullcontext(),
         explained(lambda: "step 0" if run is None else run.where()),
     ):
-        if by_path and isinstance(store, Disk):
+        if by_path and resume is None and isinstance(store, Disk):
             cleanup.callback(store.close)
         holdings = cleanup.enter_context(Holdings())
         journal = None
@@ -141,6 +141,8 @@ def adjoint(
             journal.finish(run)
     if outliving is not None:
         outliving.end()
+        if by_path and store is not None:
+            store.close()
     tell(report.left)
     return Result(run.final, run.adjoint, run.report)
 
