@@ -104,6 +104,13 @@ def _scipy(case):
     for name in ("beta", "betaln", "xlogy", "xlog1py", "rel_entr", "kl_div"):
         f = _special(name)
         yield case(f"special {name}", f, (POSITIVE, (3,)), (POSITIVE, (2, 1)), jax=name in IN_JAX.split())
-    for name in ("gammainc", "gammaincc", "jv", "yv", "iv", "kv"):
+    for name in ("gammainc", "gammaincc", "jv", "yv", "iv", "kv", "ive", "stdtr", "chdtr", "pdtr"):
         yield case(f"special {name}", _special(name, 1.5), (POSITIVE, (3,)), jax=False)
+    for name in ("ellipk", "ellipe"):
+        yield case(f"special {name}", _special(name), (UNIT, (3,)), jax=False)
+    for name in ("betainc", "betaincc"):
+        yield case(f"special {name}", _special(name, 1.5, 2.5), (UNIT, (3,)), jax=False)
+    yield case("special poch", _special("poch"), (POSITIVE, (3,)), (POSITIVE, (2, 1)), jax=False)
+    yield case("special yn", lambda np, x: special.yn(2, x), (POSITIVE, (3,)), jax=False)
+    yield case("special gammasgn", lambda np, x: special.gammasgn(x) * x, (POSITIVE, (3,)), jax=False)
     yield case("special boxcox", lambda np, x: special.boxcox(x, 0.4), (POSITIVE, (3,)), jax=False)

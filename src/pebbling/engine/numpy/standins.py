@@ -29,7 +29,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
-from types import CellType, FrameType, FunctionType, ModuleType
+from types import CellType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -193,7 +193,19 @@ def _wrapper(value: Any) -> Any:
     return next((ours for wrap in WRAPPED if (ours := wrap(value)) is not None), None)
 
 
-_MAY_BE_METHODS = ("builtin_function_or_method", "SuperLU")
+_MAY_BE_METHODS = ("builtin_function_or_method", "method", "SuperLU")
+
+
+def _bound(value: Any) -> Any:
+    """The stand-in for a method that the program has taken from an object before."""
+    if isinstance(value, MethodType):
+        for _, _, original, ours in _CLASSES:
+            if value.__func__ is original:
+                return MethodType(ours, value.__self__)
+    return None
+
+
+WRAPPED.append(_bound)
 
 
 def _look_round() -> None:

@@ -51,15 +51,19 @@ def stack(arrays: Any, axis: int = 0, out: Any = None) -> Any:
     return np.concatenate([np.expand_dims(a, axis) for a in arrays], axis)
 
 
+def _cast(joined: Any, dtype: Any) -> Any:
+    return joined if dtype is None else joined.astype(dtype)
+
+
 @composed(np.vstack, exact=True)
-def vstack(tup: Any) -> Any:
-    return np.concatenate([np.atleast_2d(a) for a in tup], 0)
+def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    return _cast(np.concatenate([np.atleast_2d(a) for a in tup], 0), dtype)
 
 
 @composed(np.hstack, exact=True)
-def hstack(tup: Any) -> Any:
+def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     arrays = [np.atleast_1d(a) for a in tup]
-    return np.concatenate(arrays, 0 if arrays and np.ndim(arrays[0]) == 1 else 1)
+    return _cast(np.concatenate(arrays, 0 if arrays and np.ndim(arrays[0]) == 1 else 1), dtype)
 
 
 @composed(np.dstack, exact=True)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ..table import composed, real_only, rule
+from ..table import composed, rule
+from ..traced import plain
 
 ALL: Any = None
 
@@ -78,26 +79,30 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 def var(
     y: Any, x: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False
 ) -> Any:
-    real_only(np.var, x)
     shape = np.shape(x)
     scale = 2.0 / (length(shape, axis) - ddof)
 
     def slope() -> Any:
-        return (x - np.mean(x, axis=axis, keepdims=True)) * scale
+        return np.conjugate(x - np.mean(x, axis=axis, keepdims=True)) * scale
 
     return (
         [lambda g: spread(g, shape, axis, keepdims) * slope()],
-        [lambda t: np.sum(t * slope(), axis=axis, keepdims=keepdims)],
+        [lambda t: np.real(np.sum(t * slope(), axis=axis, keepdims=keepdims))],
     )
 
 
 @composed(np.std)
 def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
-    return np.sqrt(np.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims))
+    squared = np.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims)
+    none = plain(squared) == 0
+    if not np.any(none):
+        return np.sqrt(squared)
+    return np.where(
+        none, 0.0, np.sqrt(np.where(none, 1.0, squared))
+    )  # equal elements, where the slope is taken as zero
 
 
 def _extreme(y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
-    real_only(np.max, x)
     shape = np.shape(x)
 
     def share() -> Any:

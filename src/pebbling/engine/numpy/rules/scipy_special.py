@@ -67,5 +67,24 @@ elementwise(
     unknown,
     lambda y, df, t: lambda: (1 + t * t / df) ** (-(df + 1) / 2) / (np.sqrt(df) * np.exp(special.betaln(df / 2, 0.5))),
 )
+for order in (special.yn,):
+    elementwise(order, unknown, lambda y, n, x: lambda: (special.yv(n - 1, x) - special.yv(n + 1, x)) / 2)
+elementwise(special.ive, unknown, lambda y, v, x: lambda: (
+    (special.ive(v - 1, x) + special.ive(v + 1, x)) / 2 - np.sign(x) * y
+))  # fmt: skip
+elementwise(special.gammasgn, None)
+elementwise(
+    special.poch,
+    lambda y, z, m: lambda: y * (special.digamma(z + m) - special.digamma(z)),
+    lambda y, z, m: lambda: y * special.digamma(z + m),
+)
+elementwise(
+    special.chdtr,
+    unknown,
+    lambda y, k, x: lambda: np.exp((k / 2 - 1) * np.log(x / 2) - x / 2 - special.gammaln(k / 2)) / 2,
+)
+elementwise(
+    special.pdtr, None, lambda y, k, m: lambda: -np.exp(np.floor(k) * np.log(m) - m - special.gammaln(np.floor(k) + 1))
+)
 elementwise(special.ellipk, lambda y, m: lambda: (special.ellipe(m) / (1 - m) - y) / (2 * m))
 elementwise(special.ellipe, lambda y, m: lambda: (y - special.ellipk(m)) / (2 * m))
