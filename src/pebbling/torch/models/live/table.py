@@ -47,6 +47,8 @@ class Table:
     after: list[list[Action]] = field(default_factory=list)
     saved: int = 0
     """Bytes that stay between the passes where nothing is dropped."""
+    remade: set[int] = field(default_factory=set)
+    """Values that the backward pass makes again."""
     everything: int = 0
     """The peak of a step in which nothing is dropped."""
     trusted: bool = False
@@ -74,7 +76,9 @@ def table_of(recorded: Recorded, planned: Planned, plan: GraphPlan) -> Table:
     droppable = _droppable(recorded, planned, plan)
     table.turn_of = planned.turn_of
     for position, number in enumerate(recorded.packs):
-        drop = number is not None and number in droppable and number not in kept and position in planned.turn_of
+        # What is kept, and then let go and made again for a later node, must not be held by autograd meanwhile.
+        stays = number in kept and number not in table.remade
+        drop = number in droppable and not stays and position in planned.turn_of
         table.drops.append(number if drop and number is not None else -1)
         if drop:
             table.tickets[planned.turn_of[position]] += 1
@@ -95,7 +99,6 @@ def _actions(table: Table, planned: Planned, plan: GraphPlan, recorded: Recorded
     table.before, table.after = [[] for _ in range(count)], [[] for _ in range(count)]
     table.tickets = [0] * count
     at, waiting, fresh = -1, list[Action](), False
-    remade: set[int] = set()
     for step in plan.backward:
         match step:
             case Compute(node) if node.startswith("b"):
@@ -106,16 +109,10 @@ def _actions(table: Table, planned: Planned, plan: GraphPlan, recorded: Recorded
                     values = recorded.seen[member].values
                     if values:
                         waiting.append(Action(values[0], make=True))
-                        remade.update(values)
+                        table.remade.update(values)
                 fresh = False
             case Free(storage) if (number := number_of(storage)) is not None:
                 (table.after[at] if fresh and at >= 0 else waiting).append(Action(number, make=False))
-    again = {action.number for each in (*table.before, *table.after) for action in each if action.make}
-    again |= remade
-    for lists in (table.before, table.after):
-        for each in lists:
-            # What was kept and is not made again goes with the last saved value that needs it.
-            each[:] = [action for action in each if action.make or action.number in again]
 
 
 def _specs(table: Table, recorded: Recorded, planned: Planned, kept: set[int]) -> None:
@@ -124,7 +121,7 @@ def _specs(table: Table, recorded: Recorded, planned: Planned, kept: set[int]) -
     groups = {member: members for members in planned.members.values() for member in members}
     again = {action.number for each in (*table.before, *table.after) for action in each if action.make}
     bound: set[int] = set()
-    held: set[int] = set()
+    held: set[int] = kept & table.remade
     stack = [number for number in table.drops if number >= 0] + sorted(again)
     while stack:
         number = stack.pop()

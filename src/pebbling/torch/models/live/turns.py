@@ -1,6 +1,6 @@
 """The backward pass of a recorded step, node by node: what each unpacks, makes and takes.
 
-Every node of the graph gets a hook before it and one after it, between which a mode sees its operations.
+Every node of the graph gets a hook before it and one after it; from the first on, a mode sees its operations.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class BackwardWatch(LiveMode):  # type: ignore[no-untyped-call]
         recording = self.recording
         result, seconds = recording.room.run(function, args, kwargs)
         recording.ledger.see(result, recording.known)
-        if self._turn is not None:
-            self._turn.seconds += seconds
-            self._turn.signatures.append(signature(function, args, kwargs))
+        turn = self.turns[-1]
+        turn.seconds += seconds
+        turn.signatures.append(signature(function, args, kwargs))
         return result
 
     def watch(self, out: Any) -> None:
@@ -61,9 +61,11 @@ class BackwardWatch(LiveMode):  # type: ignore[no-untyped-call]
             if self._finished or self._turn is not None:
                 return
             recording = self.recording
-            if not self.turns:
-                self._start()
             ledger = recording.ledger
+            if self.turns:
+                self.turns[-1].peak = ledger.gradients_peak
+            else:
+                self._start()
             ledger.clock = self._begin + len(self.turns)
             recording.look_who_holds()
             ledger.see(gradients, recording.known)
@@ -71,6 +73,8 @@ class BackwardWatch(LiveMode):  # type: ignore[no-untyped-call]
             self._turn = BackwardTurn(name)
             self.turns.append(self._turn)
             recording.reads = self._turn.reads
+            # Sums of gradients come after the node's own hooks. Nobody pops the mode: what the engine runs of one
+            # node, these sums included, has a state of its own that goes with it.
             dispatch._push_mode(self)
 
         return hook
@@ -79,9 +83,8 @@ class BackwardWatch(LiveMode):  # type: ignore[no-untyped-call]
         turn, self._turn = self._turn, None
         if turn is None:
             return
-        dispatch._pop_mode()
         self.recording.reads = None
-        turn.peak, turn.done = self.recording.ledger.gradients_peak, True
+        turn.done = True
 
     def _start(self) -> None:
         """The backward pass begins: whatever is held now, is held until its end for all that can be known."""
@@ -100,6 +103,7 @@ class BackwardWatch(LiveMode):  # type: ignore[no-untyped-call]
         self._finished = True
         recording = self.recording
         ledger = recording.ledger
+        self.turns[-1].peak = ledger.gradients_peak
         died = dict(recording.died)
         for number, stay in recording.stays.items():
             if stay.died is not None:

@@ -7,6 +7,7 @@ backward pass in another order, or a second time, values are made when they are 
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -52,6 +53,9 @@ class Way:
         self.replayed = 0
         self._at = -1
         self._left = 0
+        self._earlier: Any = None
+        """The first ticket of the last node: autograd lets it go after the node, unless the graph is retained."""
+        self._retained = False
 
     def unpack(self, ticket: Ticket) -> Tensor:
         """A dropped value, and what the plan does around the node that asks for it."""
@@ -74,18 +78,21 @@ class Way:
             self._break()
             return self.get(value)
         if turn > self._at:
-            if self._at >= 0 and self._left:
+            if self._left or any(table.tickets[self._at + 1 : turn]):
+                # Nodes were passed over that may come yet: nothing that they need may go.
+                self._break()
+                return self.get(value)
+            self._retained = self._retained or (self._earlier is not None and self._earlier() is not None)
+            self._earlier = weakref.ref(ticket)
+            if self._at >= 0:
                 self._act(table.after[self._at])
             for between in range(self._at + 1, turn):
                 self._act(table.before[between])
                 self._act(table.after[between])
             self._at, self._left = turn, table.tickets[turn]
             self._act(table.before[turn])
-        storage = self.get(value)
         self._left -= 1
-        if not self._left:
-            self._act(table.after[turn])
-        return storage
+        return self.get(value)
 
     def _break(self) -> None:
         """Another order than planned: drop what was made ahead, and go on by demand."""
@@ -99,11 +106,13 @@ class Way:
         for action in actions:
             reference = self.values.get(action.number)
             value = reference() if reference is not None else None
-            if value is None or value.maker is None or not value.maker.again:
+            if value is None:
                 continue
             if not action.make:
-                value.give_back()
-            elif value.storage is None:
+                # What was kept is let go only where nobody can ask for it again.
+                if value.guard is None or not self._retained:
+                    value.give_back()
+            elif value.storage is None and value.maker is not None and value.maker.again:
                 self._make(value)
 
     def _make(self, value: Value) -> None:
