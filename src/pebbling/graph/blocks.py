@@ -25,6 +25,8 @@ from .indexed import Floats, Indexed, Ints
 _BLOCKS = 56
 _LEVELS = 160
 _MODES = 6
+_LONG = 500
+"""Storages of a block, squared, for each one that is dropped at a time."""
 _SHARES = (1.0, 0.86, 0.66, 0.5)
 _FINE = tuple(1.0 - 0.06 * i for i in range(14))
 """Shares of the budget that plans are made for: of large graphs, whose repair takes a while, and of others."""
@@ -164,9 +166,11 @@ def modes(links: Chain, block: int) -> list[Mode]:
     while kept:
         prices = {s: extra(kept - {s}) for s in kept}
         worth = {s: (prices[s] - found[-1].extra) / max(int(graph.size[s]), 1) for s in kept}
-        drop = min(kept, key=lambda s: (worth[s], s))
-        kept = kept - {drop}
-        found.append(Mode(kept, found[-1].bytes - int(graph.size[drop]), prices[drop]))
+        # Pricing all that is kept anew for each one dropped would take minutes in long blocks.
+        drop = sorted(kept, key=lambda s: (worth[s], s))[: max(1, len(kept) ** 2 // _LONG)]
+        kept = kept - set(drop)
+        price = prices[drop[0]] if len(drop) == 1 else extra(kept)
+        found.append(Mode(kept, found[-1].bytes - int(graph.size[drop].sum()), price))
     spaced = np.linspace(0, found[0].bytes, _MODES)
     sizes = np.array([mode.bytes for mode in found])
     return [found[i] for i in dict.fromkeys(int(np.argmin(np.abs(sizes - at))) for at in spaced)]

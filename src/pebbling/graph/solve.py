@@ -285,6 +285,8 @@ class _Search:
     def _blocks(self) -> None:
         """Plans from the chain of blocks."""
         for order in self.orders:
+            if self._left() < 0.45 * self.time_limit:
+                return
             for line in reversals(self.board, chain(self.index, order)):
                 self._repaired("blocks", line)
                 if self._done() or self._left() < 0.45 * self.time_limit:

@@ -24,8 +24,8 @@ _SIZE = 4500
 """Storages times moments up to which a programme is solved, those that may be copied twice: a second or so."""
 _STALE = 3
 """Rounds without a better bound after which no more moments are added."""
-_CANDIDATES = 12_000
-"""Where there is no backward pass: moments times nodes of which the best moment is the first one, of 12 or more."""
+_CANDIDATES = 6_000_000
+"""Where there is no backward pass, the first moment is the best of so many over the nodes squared, or of 12."""
 _COLUMNS, _NODES = 3000, 100
 """Variables up to which a programme is solved in whole numbers, and nodes of branch and cut: some ten seconds."""
 
@@ -111,9 +111,8 @@ def _first(
     worst = order[: max(8, len(order) // 20)]
     candidates = dict.fromkeys([*worst[:3], *sorted(worst, key=lambda node: -certain[node])[:4]])
     if not graph.backward.any():
-        candidates = dict.fromkeys(
-            np.argsort(-_crossing(graph, relations), kind="stable")[: max(12, _CANDIDATES // len(graph.time))].tolist()
-        )
+        few = max(12, _CANDIDATES // len(graph.time) ** 2)
+        candidates = dict.fromkeys(np.argsort(-_crossing(graph, relations), kind="stable")[:few].tolist())
     budget = max(board.budget, 1)
     bounds = {
         node: highs.relaxed(programme(graph, relations, (node,), budget), seconds, seed).bound for node in candidates
