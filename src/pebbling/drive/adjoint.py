@@ -17,7 +17,7 @@ from ..chain.validate import whole
 from ..store import Disk, Store
 from ..tree import nbytes
 from .agree import together
-from .checks import check_first_calls, check_functions, check_last, check_seed, store_of
+from .checks import check_first_calls, check_functions, check_last, check_seed, seed_of, store_of
 from .dump import Dump
 from .explain import explained
 from .handover import Handover
@@ -96,6 +96,7 @@ def adjoint(
         memory, store, verify = budget.memory, budget.store, budget.verify
         if trace and memory is not None:
             raise ValueError("trace=True keeps every action, which no budget in bytes bounds: give slots= instead")
+        seed = seed_of(seed, state)
         if not callable(seed):
             check_seed(seed, state)
         if comm is not None and resume is not None:

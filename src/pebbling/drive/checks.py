@@ -48,6 +48,13 @@ def store_of(store: Any) -> Store | None:
     return store
 
 
+def seed_of(seed: Any, state: State) -> Any:
+    """The seed; a tree of the state's own type is an adjoint even if it can be called, as modules of equinox can."""
+    if callable(seed) and type(seed) is type(state) and node_of(type(seed)) is not None:
+        return lambda final: seed
+    return seed
+
+
 def check_seed(seed: Any, state: State) -> None:
     """Refuse a seed that can't be the adjoint of such a state."""
     if seed is None or (node_of(type(seed)) is None and isinstance(seed, str | bytes | bool)):

@@ -13,7 +13,8 @@ from typing import Any, NoReturn, TypeAlias
 from ..chain import Advance, EndForward, Record, Schedule
 from ..chain.spans import Each, Item, Sub
 from ..errors import ReplayError
-from ..tree import fingerprint, flatten, paths
+from ..tree import copy, fingerprint, flatten, kind_of, paths
+from ..tree.leaves import OTHER
 
 NOWHERE = -1
 Digests: TypeAlias = tuple[str, ...]
@@ -73,6 +74,7 @@ class Verifier:
         differing = [name for name, one, two in zip(names, known, found) if one != two]
         if len(known) != len(found):
             differing = [f"{len(found)} leaves instead of {len(known)}"]
+        _refuse_incomparable(state, names, differing)
         what = f"the state before step {step} differs in {', '.join(differing[:5])}{' …' * (len(differing) > 5)}"
         if kept:
             raise ReplayError(
@@ -85,6 +87,17 @@ class Verifier:
             "that are not part of the state (carry a numpy.random.Generator in it), a step that writes into a state, "
             f"hidden state such as globals, counters or caches{hint}"
         )
+
+
+def _refuse_incomparable(state: Any, names: list[str], differing: list[str]) -> None:
+    """Say so if what differs is an object whose copies differ as well: caches that fill with use, for one."""
+    for name, leaf in zip(names, flatten(state)[0]):
+        if name in differing and kind_of(leaf) is OTHER and fingerprint(leaf) != fingerprint(copy(leaf)):
+            raise ReplayError(
+                f"{name} is a {type(leaf).__module__}.{type(leaf).__qualname__}, whose pickle differs between equal "
+                "objects, so that it can't be told whether a replay gave the same: say how to take it apart with "
+                "pebbling.tree.register, or leave the proof out with verify=False"
+            )
 
 
 def digests(state: Any) -> Digests:

@@ -1,8 +1,9 @@
 """Classes by name, for files that tell which class a container had.
 
 A name from a file is only looked up: no module is imported for it, no attribute is computed for it, and what is
-found must be a class that trees take apart without running any of its code (a dataclass, a named tuple), that the
-program gave to ``register``, or an enum. What a file names beyond that is refused.
+found must be a class that trees take apart without running any of its code (a dataclass, a class of attrs, a named
+tuple), that the program gave to ``register`` or to the registry of jax, torch or optree, that ``foreign.py`` knows, or
+an enum. What a file names beyond that is refused.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any
 
 import numpy as np
+
+from .foreign import foreign_node
 
 _REGISTERED: dict[str, type] = {}
 _BUILTINS: dict[str, type] = {
@@ -64,11 +67,15 @@ def class_named(name: str) -> type:
         raise LookupError(f"the class {name!r} is of a module that this program has not imported: import it first")
     for part in path.split("."):
         found = vars(found).get(part) if hasattr(found, "__dict__") else None
-    if not isinstance(found, type) or not (is_named_tuple(found) or is_fields(found) or issubclass(found, enum.Enum)):
+    if not isinstance(found, type) or not _may_be_named(found):
         raise LookupError(
             f"{name!r} is no dataclass, named tuple or enum in this program, nor was it given to pebbling.tree.register"
         )
     return found
+
+
+def _may_be_named(cls: type) -> bool:
+    return is_named_tuple(cls) or is_fields(cls) or issubclass(cls, enum.Enum) or foreign_node(cls) is not None
 
 
 def is_named_tuple(cls: type) -> bool:
@@ -78,19 +85,31 @@ def is_named_tuple(cls: type) -> bool:
 
 
 def is_fields(cls: type) -> bool:
-    """Whether a class is a dataclass, and so is rebuilt from its attributes."""
-    return dataclasses.is_dataclass(cls)
+    """Whether a class is a dataclass or made by attrs, and so is rebuilt from its attributes."""
+    return dataclasses.is_dataclass(cls) or _by_attrs(cls)
+
+
+def declared(cls: type) -> tuple[str, ...] | None:
+    """The names of the fields that such a class declares."""
+    if dataclasses.is_dataclass(cls):
+        return tuple(field.name for field in dataclasses.fields(cls))
+    return tuple(field.name for field in cls.__attrs_attrs__) if _by_attrs(cls) else None  # type: ignore[attr-defined]
 
 
 def check_attribute(cls: type, name: str) -> None:
     """Raise unless an attribute of that name can be set without running code of the class or changing what it is."""
     if (name.startswith("__") and name.endswith("__")) or not name:
         raise LookupError(f"{name!r} is no attribute that {cls.__qualname__} could have been written with")
-    fields = getattr(cls, "__dataclass_fields__", {})
+    fields = declared(cls) or ()
     for base in cls.__mro__:
         held = vars(base).get(name)
         if held is not None and name not in fields and hasattr(type(held), "__set__"):
             raise LookupError(f"{name!r} of {cls.__qualname__} is computed by it, and no file may set it")
+
+
+def _by_attrs(cls: type) -> bool:
+    # An exception is rebuilt by its arguments, whoever declared them.
+    return isinstance(cls.__dict__.get("__attrs_attrs__"), tuple) and not issubclass(cls, BaseException)
 
 
 def _name(cls: type) -> str:

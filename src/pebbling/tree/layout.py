@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import OrderedDict, defaultdict
 from types import SimpleNamespace
 from typing import Any
 
-from .classes import check_attribute, class_named, is_fields, is_named_tuple, name_of
+from .classes import check_attribute, class_named, declared, is_fields, is_named_tuple, name_of
 from .data import NotData, Unreadable
 from .encoding import DEEPEST, Reader, Writer, hashable
 from .structure import Structure, has_attributes, node_of
@@ -72,9 +71,7 @@ def _declared(cls: type) -> tuple[str, ...] | None:
     """The names that a class declares for its parts, if it does."""
     if is_named_tuple(cls):
         return tuple(cls._fields)  # type: ignore[attr-defined]
-    if is_fields(cls):
-        return tuple(field.name for field in dataclasses.fields(cls))
-    return None
+    return declared(cls) if is_fields(cls) else None
 
 
 def _check(cls: type, rest: Any, count: int) -> None:

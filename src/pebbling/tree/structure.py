@@ -1,20 +1,20 @@
 """The containers of a tree: which types are taken apart, and how they are put together again.
 
-Taken apart are dict, OrderedDict, defaultdict, list, tuple, named tuples, dataclasses,
-SimpleNamespace and what was given to ``register``. Everything else is a leaf, subclasses of these
-containers included, since only their authors know what else they hold. How a type is handled is
-found once and remembered.
+Taken apart are dict, OrderedDict, defaultdict, list, tuple, named tuples, dataclasses, classes of
+attrs, SimpleNamespace, what other packages say of their own types (``foreign.py``), and what was given
+to ``register``. Everything else is a leaf, subclasses of these containers included, since only their
+authors know what else they hold. How a type is handled is found once and remembered.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
-from .classes import is_fields, is_named_tuple, remember
+from .classes import declared, is_fields, is_named_tuple, remember
+from .foreign import foreign_node
 
 Structure: TypeAlias = tuple[type, Any, tuple["Structure", ...]] | None
 """``None`` for a leaf; otherwise the type, what it needs beside its children, and their structures."""
@@ -118,11 +118,18 @@ def _build(structure: Structure, leaves: Iterator[Any]) -> Any:
 def _resolve(cls: type) -> Node | None:
     if is_named_tuple(cls):
         return _NAMED
-    return _FIELDS if is_fields(cls) else None
+    if is_fields(cls):
+        return _FIELDS
+    found = foreign_node(cls)
+    if found is None:
+        return None
+    # A file may name what the program's own packages take apart.
+    remember(cls)
+    return Node(*found)
 
 
 def _attributes(value: Any) -> tuple[list[Any], tuple[str, ...]]:
-    names = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+    names = declared(type(value)) or ()
     names = [name for name in names if hasattr(value, name)]
     names += [name for name in getattr(value, "__dict__", ()) if name not in names]
     return [getattr(value, name) for name in names], tuple(names)
