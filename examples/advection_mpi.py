@@ -8,8 +8,8 @@ inside that step would wait for ever.
 Shows: ``comm=``; collectives inside ``advance`` and ``reverse``; the gradient with respect to the
 initial tracer and to the local Courant numbers, equal bit for bit to that of one process.
 
-Run: mpiexec -n 3 python -m mpi4py examples/advection_mpi.py
-(``-m mpi4py`` ends all ranks when one fails; pip install mpi4py mpich brings what is needed.)
+Run: mpiexec -n 3 python examples/advection_mpi.py
+(pip install mpi4py mpich brings what is needed.)
 """
 
 import tempfile

@@ -16,7 +16,7 @@ from ..chain.online import Ended
 from ..chain.validate import whole
 from ..store import Disk, Store
 from ..tree import nbytes
-from .agree import together
+from .agree import ending_together, together
 from .checks import check_first_calls, check_functions, check_last, check_seed, seed_of, store_of
 from .dump import Dump
 from .explain import explained
@@ -26,6 +26,7 @@ from .identity import identity
 from .journal import Journal
 from .outlive import Outliving
 from .progress import Progress
+from .ranks_journal import JournalOfRanks
 from .report import Report, brief, compare_with_plan, tell
 from .resume import resume as take_over
 from .run import Run
@@ -77,7 +78,8 @@ def adjoint(
     step is advanced more than twice. ``store``, a store or a path, takes the snapshots of the slowest tier. ``resume``
     is a directory from which a killed run goes on. ``verify`` compares replayed states with those
     of the first sweep: one of them ("last"), all of them ("all") or none (False). ``comm`` is a
-    communicator of mpi4py whose ranks run the same plan. ``trace`` keeps a timeline for the report.
+    communicator of mpi4py whose ranks run the same plan; with ``resume`` each rank has a folder of its own there, and
+    a run goes on from the last commit that all of them made. ``trace`` keeps a timeline for the report.
     ``budget`` is a ``pb.Budget`` in place of ``slots``, ``memory``, ``schedule``, ``store`` and ``verify``.
 
     >>> result = adjoint(lambda x, i: x * x, lambda x, a, i: 2 * x * a, 1.1, 3, seed=1.0, slots=2)
@@ -99,13 +101,12 @@ def adjoint(
         seed = seed_of(seed, state)
         if not callable(seed):
             check_seed(seed, state)
-        if comm is not None and resume is not None:
-            raise ValueError("resume= with comm= is not possible: ranks could come back at different steps")
     own = OwnAdjoint(advance, reverse, None if callable(index) else index)
     check_first_calls(own)
     run: Run | None = None
     with (
         ExitStack() as cleanup,
+        nullcontext() if comm is None else ending_together(comm),
         Alone() if memory is not None else nullcontext(),
         explained(lambda: "step 0" if run is None else run.where()),
     ):
@@ -113,10 +114,13 @@ def adjoint(
             cleanup.callback(store.close)
         holdings = cleanup.enter_context(Holdings())
         journal = None
-        outliving = None if resume is None or store is None else Outliving(store)
+        with together(comm, "preparing the store"):
+            outliving = None if resume is None or store is None else Outliving(store)
         if resume is not None:
             parts = identity(budget, index, state, seed, {"advance": advance, "reverse": reverse})
-            journal = cleanup.enter_context(Journal(resume, parts, store))
+            journal = cleanup.enter_context(
+                Journal(resume, parts, store) if comm is None else JournalOfRanks(resume, parts, store, comm)
+            )
         first = holdings.hold(state)
         problem = Problem(own, lambda: holdings.state(first), index, seed, store, verify, comm, resume is not None)
         if journal is not None and journal.entry is not None:

@@ -3,12 +3,14 @@
 What a rank does on its own between two points at which all of them meet is done ``together``: if it
 fails on one of them, all of them hear of it and raise, since a rank that went on alone would wait
 for the others forever. Errors in the user's own code are not passed on: the others may be waiting
-inside that code.
+inside that code. But where nobody catches such an error, and Python ends this rank for it, it ends all of them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +38,39 @@ def together(comm: Any, doing: str) -> Iterator[None]:
         rank, (_, words) = next((rank, found) for rank, found in failed.items() if found[0] == damaged)
         kind = CorruptSnapshot if damaged else PebblingError
         raise kind(f"rank {rank} failed in {doing}: {words}")
+
+
+@contextmanager
+def ending_together(comm: Any) -> Iterator[None]:
+    """Have an error that leaves this block, and that nobody catches, end all ranks: they would wait for this one."""
+    try:
+        yield
+    except BaseException as error:
+        if hasattr(comm, "Abort") and comm.Get_size() > 1 and threading.current_thread() is threading.main_thread():
+            _abort_unless_caught(comm, error)
+        raise
+
+
+def _abort_unless_caught(comm: Any, error: BaseException) -> None:
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], uncaught: BaseException, trace: Any) -> None:
+        before(kind, uncaught, trace)
+        if error in _chain(uncaught):
+            sys.stderr.write(f"pebbling: rank {comm.Get_rank()} ends all {comm.Get_size()} ranks for this error\n")
+            sys.stderr.flush()
+            comm.Abort(1)
+
+    sys.excepthook = hook
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    """An error and those it came from."""
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found
 
 
 def _in_words(error: Exception) -> str:

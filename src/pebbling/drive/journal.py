@@ -60,8 +60,7 @@ class Journal:
         self._left: list[str] | None = None
         self.entry: dict[str, Any] | None = None
         try:
-            if _ENTRY in self.store:
-                self._read()
+            self._find_commit()
         except BaseException:
             with suppress(StoreError):
                 self.store.close()
@@ -79,18 +78,29 @@ class Journal:
             self.commit(run)
         return max(perf_counter() + _GLANCE, due)
 
-    def _read(self) -> None:
-        entry = checked(self._committed(_ENTRY), self.store.path)
+    def _find_commit(self) -> None:
+        """Look for the commit from which this run goes on."""
+        if _ENTRY in self.store:
+            self._take(self._read(_ENTRY))
+
+    def _read(self, key: str) -> dict[str, Any] | None:
+        """What a commit says, if it is of this call; ``None`` if it is of another one, which is over."""
+        entry = checked(self._committed(key), self.store.path)
         differing = differences(entry["parts"], self._parts)
         if differing and entry["phase"] == OVER:
-            return  # that run gave its result, and only its files could not be removed
+            return None  # that run gave its result, and only its files could not be removed
         if differing:
             raise ResumeError(
                 f"the interrupted run in {self.store.path} is not this one: {', '.join(differing)} "
                 f"{'differs' if len(differing) == 1 else 'differ'}. Call it as it was, or remove it with "
                 f"`pebbling clean {self.store.path}` to start anew"
             )
-        self.entry, self._number, self.name = entry, entry["number"], entry["name"]
+        return entry
+
+    def _take(self, entry: dict[str, Any] | None) -> None:
+        """Go on from that commit."""
+        if entry is not None:
+            self.entry, self._number, self.name = entry, entry["number"], entry["name"]
 
     def schedule(self, given: Schedule | Online | None, number: int | None) -> Schedule | Online:
         """What the run follows: the schedule that the call gives, or else the one that was written."""
@@ -112,6 +122,12 @@ class Journal:
     def commit(self, run: Run) -> None:
         """Put on disk all that it takes to go on from here."""
         begun = perf_counter()
+        needed, written = self._write(run)
+        self._retire(needed)
+        self._took(perf_counter() - begun, written)
+
+    def _write(self, run: Run) -> tuple[set[str], int]:
+        """Write a commit; the keys that it needs, and the bytes written."""
         known = set(self.store.keys())
         held = _steps_in_memory(run)
         written = sum(
@@ -122,13 +138,27 @@ class Journal:
         self._number += 1
         moment = self._moment(self._number)
         written += self._put(moment, {"state": run.state, "adjoint": run.adjoint})
-        self.store.put(_ENTRY, self._describe(run))
-        needed = {_ENTRY, moment, *map(self._key, held), *([self._final] if run.has_final else [])}
+        self.store.put(self._entry_key, self._describe(run))
+        return {self._entry_key, moment, *map(self._key, held), *([self._final] if run.has_final else [])}, written
+
+    def _retire(self, needed: set[str]) -> None:
+        """Drop what older commits needed."""
         for key in set(self.store.keys()) - needed:
             self.store.drop(key)
-        self._last = _Commit(perf_counter() - begun, max(written, 1))
-        self._least = min(self._least, self._last.seconds)
-        self._spent += self._last.seconds
+
+    def _took(self, seconds: float, written: int) -> None:
+        """Remember what a commit took."""
+        self._last = _Commit(seconds, max(written, 1))
+        self._least = min(self._least, seconds)
+        self._spent += seconds
+
+    @property
+    def _entry_key(self) -> str:
+        return _ENTRY
+
+    def _entries(self) -> list[str]:
+        """The keys of all commits that are there."""
+        return [key for key in map(str, self.store.keys()) if key.startswith(_ENTRY)]
 
     # Every key but that of the entry is this run's alone: what another one left under the like is never taken for it.
 
@@ -183,8 +213,8 @@ class Journal:
         try:
             if over:
                 # The entry goes first: whoever is killed while the files go starts anew, never from half a journal.
-                if _ENTRY in self.store:
-                    self.store.drop(_ENTRY)
+                for key in self._entries():
+                    self.store.drop(key)
                 self.store.keep = False
         except StoreError as trouble:
             self._tell(trouble)

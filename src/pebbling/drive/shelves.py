@@ -11,7 +11,7 @@ from ..errors import PebblingError
 from ..store import Background, Memory, Store
 from ..store.worker import Task
 from ..tree import nbytes
-from .agree import together
+from .agree import smallest, together
 from .holdings import Held, Holdings
 from .leftovers import key_prefix, sweep_out
 from .report import brief
@@ -131,8 +131,8 @@ class StoreShelf:
                 self._background.prefetch(self._key(self._steps[slot]))
 
     def has(self, step: int) -> bool:
-        """Whether the store holds the snapshot of a step, perhaps from before this process."""
-        return self._key(step) in self._background
+        """Whether the store of every rank holds the snapshot of a step, perhaps from before this process."""
+        return bool(smallest(self._comm, self._key(step) in self._background))
 
     def adopt(self, slot: int, step: int, size: int) -> None:
         """Count a snapshot that is in the store as the one in a slot."""

@@ -129,7 +129,7 @@ def _resolve(cls: type) -> Node | None:
 
 
 def _attributes(value: Any) -> tuple[list[Any], tuple[str, ...]]:
-    names = declared(type(value)) or ()
+    names = list(declared(type(value)) or ())
     names = [name for name in names if hasattr(value, name)]
     names += [name for name in getattr(value, "__dict__", ()) if name not in names]
     return [getattr(value, name) for name in names], tuple(names)
