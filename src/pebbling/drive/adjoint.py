@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from ..budget import Budget, told
-from ..chain import Action, Advance, Online, Restore, Schedule
+from ..chain import Action, Advance, EndForward, Online, Restore, Revolve, Schedule
 from ..chain.online import Ended
 from ..chain.validate import whole
 from ..store import Disk, Store
@@ -23,6 +23,7 @@ from .explain import explained
 from .handover import Handover
 from .holdings import Holdings
 from .identity import identity
+from .inverse import Inverse, check_inverse
 from .journal import Journal
 from .outlive import Outliving
 from .progress import Progress
@@ -35,6 +36,7 @@ from .shelves import StoreShelf, leave, make_shelves
 from .steps import Adjoint, OwnAdjoint, State
 from .sweep import sweep
 from .tracing import Alone
+from .unwind import back, spread
 from .verify import verifier
 
 
@@ -54,6 +56,8 @@ def adjoint(
     steps: int | range | Callable[[State, int], bool],
     seed: Adjoint | Callable[[State], Adjoint],
     *,
+    inverse: Callable[[State, Any], State] | None = None,
+    drift: float = 0.0,
     slots: int | None = None,
     memory: float | str | None = None,
     schedule: Schedule | Online | None = None,
@@ -80,6 +84,9 @@ def adjoint(
     of the first sweep: one of them ("last"), all of them ("all") or none (False). ``comm`` is a
     communicator of mpi4py whose ranks run the same plan; with ``resume`` each rank has a folder of its own there, and
     a run goes on from the last commit that all of them made. ``trace`` keeps a timeline for the report.
+    ``inverse(state, i)``, if there is one, gives the state before step ``i`` from the one after it: states are computed
+    backwards, and must have the bits of the first sweep, else steps are replayed; ``drift`` allows them to be off by
+    as much, which the report tells.
     ``budget`` is a ``pb.Budget`` in place of ``slots``, ``memory``, ``schedule``, ``store`` and ``verify``.
 
     >>> result = adjoint(lambda x, i: x * x, lambda x, a, i: 2 * x * a, 1.1, 3, seed=1.0, slots=2)
@@ -96,6 +103,10 @@ def adjoint(
         index = steps if callable(steps) or isinstance(steps, range) else range(whole(steps, "steps", 0))
         budget = told(budget, "pb.adjoint", slots=slots, memory=memory, schedule=schedule, store=store, verify=verify)
         memory, store, verify = budget.memory, budget.store, budget.verify
+        check_inverse(inverse, drift, comm=comm, resume=resume, schedule=budget.schedule)
+        back_again = None if inverse is None else Inverse(inverse, drift, None if callable(index) else index)
+        if back_again is not None:
+            verify = _proof(verify, drift, memory, index, store)
         if trace and memory is not None:
             raise ValueError("trace=True keeps every action, which no budget in bytes bounds: give slots= instead")
         seed = seed_of(seed, state)
@@ -122,7 +133,9 @@ def adjoint(
                 Journal(resume, parts, store) if comm is None else JournalOfRanks(resume, parts, store, comm)
             )
         first = holdings.hold(state)
-        problem = Problem(own, lambda: holdings.state(first), index, seed, store, verify, comm, resume is not None)
+        problem = Problem(
+            own, lambda: holdings.state(first), index, seed, store, verify, comm, resume is not None, back_again
+        )
         if journal is not None and journal.entry is not None:
             settled = Settled(journal.schedule(budget.schedule, None if callable(index) else len(index)), index)
         else:
@@ -138,7 +151,11 @@ def adjoint(
         length = 0 if known is None else known.steps
         run = Run(own, length, first, seeded, shelves, holdings, report, verifier(verify, known), trace)
         run.reversed = dump
-        _run(run, settled, handover, comm, journal, progress, cleanup)
+        slots = plan.slots if isinstance(plan, Revolve | Online) else length
+        if back_again is not None and (known is None or back_again.is_worth_it(length, slots)):
+            _run_inverse(run, settled, back_again, slots)
+        else:
+            _run(run, settled, handover, comm, journal, progress, cleanup)
         run.finish()
         check_last(state, run.final)
         compare_with_plan(report, handover.plan, [shelf.name for shelf in shelves])
@@ -150,6 +167,36 @@ def adjoint(
             store.close()
     tell(report.left)
     return Result(run.final, run.adjoint, run.report)
+
+
+def _proof(verify: str | bool, drift: float, memory: Any, index: Any, store: Store | None) -> str | bool:
+    """What is verified of a run with an inverse."""
+    if store is not None and memory is not None:
+        raise ValueError("inverse= with memory= and store= is not possible: give slots= with store=")
+    if drift:
+        return False
+    if verify is False:
+        raise ValueError(
+            "states that inverse= recomputes are compared with the first sweep: leave out verify=False, or say how far "
+            "they may be off with drift="
+        )
+    if memory is not None and callable(index):
+        raise ValueError(
+            "inverse= remembers a digest of every state, which no budget in bytes bounds in a loop of unknown length: "
+            "give slots= in place of memory="
+        )
+    return "all"
+
+
+def _run_inverse(run: Run, settled: Settled, inverse: Inverse, slots: int) -> None:
+    """Sweep forward with snapshots here and there, then go back by the inverse."""
+    if isinstance(settled.schedule, Online):
+        _sweep(run, settled.schedule, settled.index, None)
+        run.go([EndForward()])
+    else:
+        run.go(spread(run.number, slots))
+    run.report.schedule = f"inverse, with {min(slots, run.number)} snapshots"
+    back(run, inverse, slots)
 
 
 def _checked(seed: Callable[[State], Adjoint]) -> Callable[[State], Adjoint]:

@@ -34,6 +34,12 @@ class Report:
     restores: int = 0
     recovered: int = 0
     compared: int = 0
+    inverted: int = 0
+    """States computed backwards, by ``inverse``."""
+    drifted: int = 0
+    """How often they had not the bits of the first sweep, and were replayed in place."""
+    drift: float = 0.0
+    """How far they were from snapshots, relative to the largest entry, where ``drift=`` allows that."""
     resumed_at: int | None = None
     state_bytes: int = 0
     written: dict[str, int] = field(default_factory=dict)
@@ -64,11 +70,16 @@ class Report:
         rows += [(f"time, {name}", format_seconds(seconds)) for name, seconds in self.seconds.items()]
         if self.compared:
             rows.append(("verified", f"{self.compared:,} replayed states equal to the first sweep, bit for bit"))
+        if self.inverted:
+            off = f"; {self.drifted:,} had other bits, and steps were replayed in place" if self.drifted else ""
+            rows.append(("inverse", f"{self.inverted:,} states computed backwards{off}"))
         if self.recovered:
             rows.append(("recovered", f"{self.recovered:,} damaged snapshots, computed again"))
         if self.resumed_at is not None:
             rows.append(("resumed", f"at action {self.resumed_at:,}"))
-        if self.lossy:
+        if self.lossy and self.inverted:
+            rows.append(("inexact", f"states by inverse were off by up to {self.drift:.3g}: the gradient is not exact"))
+        elif self.lossy:
             rows.append(("lossy", "snapshots were compressed with loss, as asked: the gradient is not exact"))
         rows += [("left behind", what) for what in self.left]
         return "\n".join(f"{name:<16} {value}" for name, value in rows)

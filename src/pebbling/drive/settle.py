@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, TypeAlias
 
 from ..budget import UNKNOWN_LENGTH_SLOTS, Budget
@@ -15,8 +16,10 @@ from ..store import Store
 from ..units import parse_budget
 from .agree import agree, largest, smallest, together
 from .budget import Allotment, Measured, allot, measure, refuse_untraced
+from .inverse import Inverse
 from .slow_tier import divide, quickest, time_transfer
 from .steps import OwnAdjoint, State
+from .tracing import Traced
 
 _DIGEST = 220  # bytes that remembering the digest of a leaf takes
 _ENDED = 500  # what a snapshot takes in the plan of a loop of unknown length
@@ -46,6 +49,7 @@ class Problem:
     verify: str | bool
     comm: Any
     resumable: bool = False
+    inverse: Inverse | None = None
 
 
 def settle(budget: Budget, problem: Problem) -> Settled:
@@ -144,6 +148,18 @@ class _Answered:
         return self._more(state, step) if step else self._going
 
 
+def _measure_inverse(inverse: Inverse, measured: Measured) -> None:
+    """Run the inverse of step 0, and give it room where it takes more than the step; note what it costs."""
+    after = measured.taken[0]
+    begun = perf_counter()
+    with Traced() as traced:
+        result = inverse(after, 0)
+    seconds = perf_counter() - begun
+    del result
+    measured.advance = max(measured.advance, traced.peak)
+    inverse.cost = seconds / measured.seconds if measured.seconds > 0 else 1.0
+
+
 def _measure(memory: float | str, problem: Problem, number: int | None, timed: bool) -> tuple[int, Measured]:
     comm = problem.comm
     limit = smallest(comm, parse_budget(memory))
@@ -165,6 +181,8 @@ def _measure(memory: float | str, problem: Problem, number: int | None, timed: b
         "copied",
     ):
         setattr(measured, name, int(largest(comm, getattr(measured, name))))
+    if problem.inverse is not None:
+        _measure_inverse(problem.inverse, measured)
     measured.tried = bool(smallest(comm, measured.tried))
     measured.seconds = largest(comm, measured.seconds)
     return limit, measured
