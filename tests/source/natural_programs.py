@@ -11,7 +11,9 @@ import functools
 import itertools
 import operator
 import random
-from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict, deque, namedtuple
+import threading
+import weakref
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque, namedtuple
 from dataclasses import dataclass, field
 from enum import Enum
 from types import SimpleNamespace
@@ -1538,3 +1540,198 @@ def a_callee_that_writes_late_into_the_state(u):
         s.n += 1
         x = np.sin(x) * s.n
     return np.sum(x)
+
+
+# Objects that hash by what they are, caches, and what can't be looked into.
+
+
+@program
+def a_set_of_those_alive(u):
+    bodies = [SimpleNamespace(x=u * k, n=0) for k in (0.5, 1.0, 1.5)]
+    for body in bodies:
+        body.key = Particle(u)
+    alive = {body.key for body in bodies}
+    for i in range(6):
+        for body in bodies:
+            if body.key in alive:
+                body.x = np.sin(body.x) + 0.1
+                body.n += 1
+                if body.n > 3:
+                    alive.discard(body.key)
+    return sum(np.sum(body.x) for body in bodies) + len(alive)
+
+
+@program
+def a_set_of_what_the_loop_makes(u):
+    bodies, marked = [], set()
+    for i in range(6):
+        bodies.append(Particle(u))
+        if i % 2:
+            marked.add(bodies[-1])
+        u = np.sin(u) + 0.1 * sum(one in marked for one in bodies)
+    return np.sum(u)
+
+
+@program
+def a_dict_by_what_the_loop_makes(u):
+    bodies, weight = [], {}
+    for i in range(6):
+        bodies.append(Particle(u))
+        weight[bodies[-1]] = 0.1 * i
+        u = np.sin(u) + 0.1 * sum(weight[one] for one in bodies)
+    return np.sum(u)
+
+
+@program
+def weak_references_to_what_the_loop_makes(u):
+    keep, cache = [], weakref.WeakValueDictionary()
+    for i in range(6):
+        if i % 3 not in cache:
+            keep.append(Stepper(0.1 * len(keep)))
+            cache[i % 3] = keep[-1]
+        u = cache[i % 3](np.sin(u))
+    return np.sum(u)
+
+
+@program
+def a_user_list(u):
+    log = UserList()
+    for i in range(5):
+        u = np.sin(u)
+        log.append(u)
+    return sum(np.sum(one) for one in log)
+
+
+@program
+def a_user_dict_in_an_object(u):
+    s = SimpleNamespace(d=UserDict(x=0.0))
+    for i in range(5):
+        u = np.sin(u)
+        s.d["x"] = s.d["x"] + u
+    return np.sum(s.d["x"])
+
+
+class Spectral:
+    def __init__(self, k):
+        self.k = k
+
+    @functools.lru_cache  # noqa: B019
+    def basis(self, n):
+        return np.sin(n * self.k)
+
+
+@program
+def remembered_results_of_a_method(u):
+    s, x = Spectral(u), np.ones(4)
+    for i in range(6):
+        x = 0.5 * np.sin(x) + s.basis(i % 3)
+    return np.sum(x)
+
+
+@program
+def remembered_results_of_a_clock(u):
+    clock = [0.0]
+
+    @functools.lru_cache(maxsize=2)
+    def rate(k):
+        return clock[0] * k + 0.1
+
+    for i in range(8):
+        u = np.sin(u) + rate(i % 3)
+        clock[0] += 1.0
+    return np.sum(u)
+
+
+@program
+def remembered_random_numbers(u):
+    rng = np.random.default_rng(0)
+
+    @functools.cache
+    def disorder(site):
+        return rng.normal()
+
+    for i in range(8):
+        u = np.sin(u) + disorder(i % 3) + 0.1 * rng.normal()
+    return np.sum(u)
+
+
+@program
+def two_generators_of_the_same_bits(u):
+    bits = np.random.PCG64(3)
+    a, b = np.random.Generator(bits), np.random.Generator(bits)
+    for i in range(5):
+        u = np.sin(u) + 0.1 * a.normal() + 0.2 * b.uniform()
+    return np.sum(u)
+
+
+@program
+def objects_in_an_array(u):
+    agents = np.array([Stepper(0.1), Stepper(0.2)], dtype=object)
+    for i in range(6):
+        u = agents[i % 2](u)
+    return np.sum(u)
+
+
+@program
+def an_attribute_of_a_member_of_an_enum(u):
+    phase = Phase.RUN
+    phase.up = False
+    for i in range(8):
+        phase.up = not phase.up
+        u = np.sin(u) + 0.3 * phase.up
+    return np.sum(u)
+
+
+@program
+def a_variable_of_the_thread(u):
+    local = threading.local()
+    local.n = 0
+    for i in range(5):
+        local.n += 1
+        u = np.sin(u) + 0.1 * local.n
+    return np.sum(u)
+
+
+@program
+def a_generator_in_an_object(u):
+    def rates():
+        while True:
+            yield 0.1
+            yield 0.2
+
+    s = SimpleNamespace(rates=rates())
+    for i in range(8):
+        u = np.sin(u) + next(s.rates)
+    return np.sum(u)
+
+
+@program
+def an_iterator_in_an_object(u):
+    class Source:
+        def __init__(self):
+            self.items = iter([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
+
+        def get(self):
+            return next(self.items)
+
+    source = Source()
+    for i in range(6):
+        u = np.sin(u) + source.get()
+    return np.sum(u) + source.get()
+
+
+@program
+def an_object_that_changes_its_class(u):
+    class Explicit:
+        def step(self, x):
+            return np.sin(x)
+
+    class Implicit:
+        def step(self, x):
+            return x * 0.9
+
+    solver = Explicit()
+    for i in range(7):
+        u = solver.step(u) + 0.1
+        solver.__class__ = Implicit if i % 3 else Explicit
+    return np.sum(u) * (type(solver) is Explicit)

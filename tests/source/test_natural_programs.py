@@ -18,6 +18,16 @@ REFUSED = {
     "a_generator_function_beside_the_loop": "can't be copied",
     "a_memo_made_by_a_function": "pass u to it as an argument",
     "a_method_of_an_operator": "Pass it as one of the loop's arguments",
+    "a_set_of_what_the_loop_makes": "use numbers or text in place of the object",
+    "a_dict_by_what_the_loop_makes": "use numbers or text in place of the object",
+    "weak_references_to_what_the_loop_makes": "make the objects before the loop",
+    "remembered_results_of_a_method": "call basis.__wrapped__, or keep results in a dict of your own",
+    "remembered_results_of_a_clock": "call rate.__wrapped__, or keep results in a dict of your own",
+    "remembered_random_numbers": "call disorder.__wrapped__, or keep results in a dict of your own",
+    "two_generators_of_the_same_bits": "Reach it in one way alone",
+    "objects_in_an_array": "keep what changes in a list, a dict or an object of your own",
+    "an_attribute_of_a_member_of_an_enum": "keep what changes in a list, a dict or an object of your own",
+    "a_generator_in_an_object": "can't be copied",
 }
 """Those that may be refused, and what they are told to do."""
 

@@ -1,8 +1,16 @@
 """The objects that are taken apart to find the arrays in them, and how each is made again.
 
-Lists, dicts, tuples, deques, their subclasses, instances of classes written in Python (dataclasses among them), and
-what functions carry with them: closure cells, the objects of methods, partial arguments. Classes of libraries that
+Lists, dicts, tuples, deques, sets, their subclasses, instances of classes written in Python (dataclasses among them),
+and what functions carry with them: closure cells, the objects of methods, partial arguments. Classes of libraries that
 say themselves how they are copied are leaves, and so are those written in C.
+
+    class Body: ...
+    body.x, body.n = u, 3
+    parts(body)             # [u, 3], ("x", "n"): the children, and what else it takes to make it
+    fill(body, ("x", "n"), [v, 4])
+
+A container that is not carried is only looked at, to see whether the loop changes it. That can be done with more
+objects than can be made again: ``looked_at`` has generators, exceptions, members of enums, variables of a thread.
 
 None of the user's own methods runs when an object is taken apart or made again: they could count how often.
 """
@@ -10,13 +18,19 @@ None of the user's own methods runs when an object is taken apart or made again:
 from __future__ import annotations
 
 import enum
+import gc
+import threading
 import types
 import weakref
-from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from functools import lru_cache, partial
+from operator import is_
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
+
+from numpy import ndarray
 
 from ..tree.reach import of_library
 
@@ -58,14 +72,63 @@ def _resolve(cls: type) -> Container | None:
             return None
         if "__array__" in vars(base):
             return None
-        if of_library(base) and any(name in vars(base) for name in ("__deepcopy__", "__copy__")):
+        if of_library(base) and base not in _OPEN and any(name in vars(base) for name in ("__deepcopy__", "__copy__")):
             return None
     if of_library(cls) and any(getattr(cls, name, None) is not getattr(object, name, None) for name in _COPIED_BY):
         return None
     return _INSTANCE if elements is None else _extended(elements)
 
 
+ITERATORS: tuple[Any, ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
+_OPEN = (UserDict, UserList, ChainMap)
+"""Classes of the standard library that say how they are copied, and hold nothing but what is seen."""
 _FOREIGN = frozenset({"numpy", "pebbling", "torch", "jax", "jaxlib", "autograd", "scipy", "numba", "builtins"})
+
+
+class Members:
+    """What a set holds: a value, of which nobody needs a copy. The objects in it stay the same ones."""
+
+    __slots__ = ("_sorted", "members")
+
+    def __init__(self, members: Iterable[Any]) -> None:
+        self.members = tuple(members)
+        self._sorted: tuple[Any, ...] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Members) and set(self.members) == set(other.members)
+
+    def __hash__(self) -> int:
+        return len(self.members)
+
+    def __deepcopy__(self, memo: Any) -> Members:
+        return self
+
+    def __reduce__(self) -> Any:
+        """Something that is equal for equal members, in whatever order; it is never made again from that."""
+        if self._sorted is None:
+            self._sorted = tuple(sorted(map(_shown, self.members)))
+        return Members, (self._sorted,)
+
+
+def _shown(member: Any) -> tuple[str, str]:
+    known = isinstance(member, str | bytes | int | float | complex | tuple | frozenset | enum.Enum | None)
+    return type(member).__name__, repr(member) if known else str(id(member))
+
+
+def of_class(value: Any, cls: type) -> Any:
+    """An object, which a program may have given another class, with this one."""
+    if type(value) is not cls:
+        value.__class__ = cls
+    return value
+
+
+def same_parts(one: Sequence[Any], two: Sequence[Any]) -> bool:
+    """Whether two containers have the same children."""
+    if len(one) != len(two):
+        return False
+    return all(map(is_, one, two)) or all(
+        first is second or (type(first) is Members and first == second) for first, second in zip(one, two)
+    )
 
 
 def _extended(elements: Container) -> Container:
@@ -109,6 +172,8 @@ def _slots_of(value: Any) -> tuple[str, ...]:
 
 
 def _held(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, threading.local):
+        return value.__dict__  # of this thread
     try:
         held: dict[str, Any] = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -191,6 +256,26 @@ def _fill_cell(cell: CellType, full: bool, children: Sequence[Any]) -> None:
         cell.cell_contents = children[0]
 
 
+def _fill_set(value: Any, _: Any, children: Sequence[Any]) -> None:
+    set.clear(value)
+    set.update(value, children[0].members)
+
+
+def _fill_elements(value: Any, _: Any, children: Sequence[Any]) -> None:
+    for place, child in enumerate(children):
+        value.flat[place] = child
+
+
+def _go_back(iterator: Any, place: tuple[int, ...], _: Any) -> None:
+    """Set an iterator to a place where it has been; there is none once it has ended."""
+    if place:
+        iterator.__setstate__(*place)
+
+
+def _stays(value: Any, rest: Any, children: Sequence[Any]) -> None:
+    """What has gone on can't be taken back: whoever finds that refuses."""
+
+
 class _Gone:
     """What a weak reference refers to that has nothing to refer to any more."""
 
@@ -239,6 +324,7 @@ _DEFAULT = Container(
     lambda cls, rest: defaultdict.__new__(cls),
     _fill_default,
 )
+_SET = Container(lambda value: ([Members(set.__iter__(value))], None), lambda cls, _: set.__new__(cls), _fill_set)
 _TUPLE = Container(
     lambda value: (tuple.__getitem__(value, _ALL), None), None, lambda cls, _, children: tuple(children), mutable=False
 )
@@ -279,6 +365,7 @@ _KNOWN: dict[type, Container | None] = {
     OrderedDict: _ORDERED,
     Counter: _DICT,
     defaultdict: _DEFAULT,
+    set: _SET,
     tuple: _TUPLE,
     types.SimpleNamespace: _NAMESPACE,
     CellType: _CELL,
@@ -289,4 +376,44 @@ _KNOWN: dict[type, Container | None] = {
     partial: _PARTIAL,
     weakref.ref: _WEAK,
 }
-_BUILT_IN = (list, dict, deque, OrderedDict, Counter, defaultdict, tuple)
+_BUILT_IN = (list, dict, deque, OrderedDict, Counter, defaultdict, set, tuple)
+
+
+def looked_at(value: Any) -> Container | None:
+    """How it is seen whether an object changes: a container, or another one that can be looked into."""
+    if type(value) is ndarray:
+        return _ELEMENTS if value.dtype.hasobject else None
+    return container_of(type(value)) or _looked_at(type(value))  # type: ignore[arg-type]
+
+
+@lru_cache(4096)
+def _looked_at(cls: Any) -> Container | None:
+    if issubclass(cls, threading.local | enum.Enum | BaseException | ndarray):
+        return _ATTRIBUTES
+    return _LOOKED_AT.get(cls)
+
+
+def _attributes_of(value: Any) -> tuple[list[Any], Any]:
+    held = _held(value) or {}
+    own = [value.args] if isinstance(value, BaseException) else []
+    return [*own, *held.values()], (len(own), *held)
+
+
+def _set_attributes_of(value: Any, rest: Any, children: Sequence[Any]) -> None:
+    held = _held(value)
+    if rest[0]:
+        value.args = children[0]
+    if held is not None:
+        held.clear()
+        held.update(zip(rest[1:], children[rest[0] :]))
+
+
+_ELEMENTS = Container(lambda value: (value.ravel().tolist(), value.shape), None, _fill_elements)
+_ATTRIBUTES = Container(_attributes_of, None, _set_attributes_of)
+_LOOKED_AT: dict[type, Container] = {
+    types.GeneratorType: Container(
+        lambda value: (gc.get_referents(value), getattr(value.gi_frame, "f_lasti", None)), None, _stays
+    ),
+    ContextVar: Container(lambda value: ([value.get(None)], None), None, lambda value, _, last: value.set(*last)),
+    **dict.fromkeys(ITERATORS, Container(lambda value: ([], value.__reduce__()[2:]), None, _go_back)),
+}

@@ -12,6 +12,7 @@ import copy
 import random
 import types
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -21,9 +22,10 @@ from numpy import ndarray
 from ..errors import SourceError
 from ..loops.frameworks import Framework
 from ..tree.reach import Spot
-from .containers import container_of
+from .containers import ITERATORS, container_of
 from .facts import Facts
 from .graph import CONST, REF, UNBOUND, Taken, is_fixed, is_module, rebinds, shared
+from .opaque import check_elements
 
 SOURCES = "the items of the loop"
 OUTSIDE = "outside"
@@ -116,7 +118,10 @@ class Entry:
 
     def check_copies(self) -> None:
         """Refuse an object of which there can be no snapshot."""
+        parted: dict[int, str] = {}
         for owner, value in zip(self.owners, self.originals):
+            if type(value) is ndarray and value.dtype.hasobject:
+                check_elements(self.facts.where, value)
             if container_of(type(value)) is None and not hasattr(value, "dtype") and not is_fixed(value):
                 copied: dict[int, Any] = {}
                 try:
@@ -127,6 +132,7 @@ class Entry:
                         "and the loop may "
                         "change it: use it before or after the loop, or a list in place of an iterator"
                     ) from error
+                self._check_parted(owner, value, copied.get(id(copied), ()), parted)
                 if any(getattr(one, "requires_grad", False) for one in copied.get(id(copied), ())):
                     raise SourceError(
                         f"{self.facts.where}: {owner} holds {type(value).__name__}, an object that can't be looked "
@@ -134,6 +140,21 @@ class Entry:
                         "would have copies of these tensors, which would take their gradients. Pass the tensors to the "
                         "function themselves"
                     )
+
+    def _check_parted(self, owner: str, value: Any, copied: Sequence[Any], parted: dict[int, str]) -> None:
+        """Refuse a copy that parts an object from what others hold; ``parted`` has what has been copied so far."""
+        for one in copied:
+            container = container_of(type(one))
+            changes = (container is not None and container.mutable) or isinstance(one, np.random.BitGenerator)
+            if one is value or not (changes or restorer(type(one)) is not None):
+                continue
+            other = parted.setdefault(id(one), owner)
+            if other is not owner or self.taken.met(one) or self.given.met(one):
+                raise SourceError(
+                    f"{self.facts.where}: {owner} holds {type(value).__name__}, an object that can't be looked into, "
+                    f"and {type(one).__name__} in it is used by others as well: snapshots would have two of it. Reach "
+                    "it in one way alone"
+                )
 
     def check_views(self, written: set[int], framework: Framework) -> None:
         """Refuse an array that the loop writes into while another name looks into the same memory."""
@@ -269,7 +290,7 @@ def has_generator(value: Any) -> bool:
     """Whether a generator of random numbers is reached from a value, through containers."""
     taken = Taken({})
     taken.take(value)
-    return any(restorer(type(one)) is not None and not isinstance(one, set | bytearray) for one in taken.leaves)
+    return any(restorer(type(one)) is not None and not isinstance(one, bytearray) for one in taken.leaves)
 
 
 def _children(source: Any) -> Sequence[Any]:
@@ -298,9 +319,18 @@ RESTORE: dict[type, Callable[[Any, Any], None]] = {
     np.random.Generator: lambda old, new: setattr(old.bit_generator, "state", new.bit_generator.state),
     np.random.RandomState: lambda old, new: old.set_state(new.get_state()),
     random.Random: lambda old, new: old.setstate(new.getstate()),
-    set: lambda old, new: old.__ior__(new) if old.clear() is None else None,
     bytearray: lambda old, new: old.__setitem__(slice(None), new),
+    **dict.fromkeys(ITERATORS, lambda old, new: _go_on(old, new)),
 }
+
+
+def _go_on(iterator: Any, other: Any) -> None:
+    """Set an iterator to the place where a copy of it is."""
+    place = other.__reduce__()[2:]
+    if place:
+        iterator.__setstate__(*place)
+    else:
+        deque(iterator, 0)
 
 
 def copying(framework: Framework) -> str:

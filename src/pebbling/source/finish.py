@@ -10,6 +10,7 @@ from numpy import ndarray
 from ..errors import SourceError
 from ..loops import Outcome
 from ..loops.frameworks import Framework
+from .containers import of_class
 from .entry import copying, restorer
 from .graph import NEW, UNBOUND, Builder, shared
 from .opening import unchanged
@@ -52,7 +53,7 @@ class _Finish(Builder):
         return token in self._program.touched or not self._program.framework.array(original)
 
     def begin(self, cls: type, token: int, rest: Any) -> Any:
-        return super().begin(cls, token, rest) if token == NEW else self._program.entry.originals[token]
+        return super().begin(cls, token, rest) if token == NEW else of_class(self._program.entry.originals[token], cls)
 
     def made(self, value: Any, token: int) -> Any:
         if token == NEW:

@@ -24,7 +24,7 @@ from numpy import ndarray
 
 from ..loops.frameworks import Framework, framework_of
 from ..tree.reach import Absent
-from .containers import container_of
+from .containers import Members, container_of
 
 Shape: TypeAlias = Any
 NEW, REF, CONST = -1, "ref", "const"
@@ -58,7 +58,7 @@ UNBOUND = Unbound()
 FIXED: set[type] = {
     *(types.NoneType, bool, int, float, complex, str, bytes, range, slice, types.EllipsisType, type, Unbound, Absent),
     *(types.ModuleType, np.ufunc, np.float64, np.float32, np.int64, np.bool_, frozenset),
-    *(np.dtype, types.NotImplementedType, property),
+    *(np.dtype, types.NotImplementedType, property, Members),
 }
 """Types whose values can't change, so that it does not matter which of two equal ones it is."""
 SIMPLE: set[type] = {*FIXED, ndarray}

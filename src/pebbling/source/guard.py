@@ -6,7 +6,7 @@ be; torch raises where one is a leaf that requires gradients, and counts the wri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from sys import getrefcount
 from traceback import clear_frames
 from types import CodeType, FrameType
@@ -19,11 +19,12 @@ from ..loops.frameworks import Framework
 from ..refusal import is_locked
 from ..tree.reach import Spot
 from .containers import container_of
-from .entry import Entry, copying
+from .entry import Entry, copying, restorer
 from .escape import check_escape
 from .facts import Facts
 from .graph import SIMPLE, Taken, shared
 from .net import Net, Owner
+from .opaque import check_identities, check_leaves, keyed
 from .opening import Given, Opening
 from .suspects import frames_of, suspects
 
@@ -181,7 +182,9 @@ class Guarded:
         return f"{self.facts.where}: a function that the loop calls writes into {name}"
 
     def _raised(self, error: Exception, opening: Opening, given: Given) -> None:
-        if is_locked(error) or (isinstance(error, RuntimeError) and _IN_PLACE in str(error)):
+        words = str(error)
+        compiled = type(error).__module__.startswith("numba") and "readonly array" in words
+        if is_locked(error) or compiled or (isinstance(error, RuntimeError) and _IN_PLACE in words):
             found = self._locked(error, frames_of(error), opening, given)
             clear_frames(error.__traceback__)
             error.__traceback__ = None  # it holds the frames of this run, which is over
@@ -270,9 +273,29 @@ class Guarded:
             f"use, and the loop writes into arrays: make it a copy ({copying(self.framework)})"
         )
 
-    def _check_new(self, taken: Taken) -> None:
+    def _check_new(self, taken: Taken, given: Given) -> None:
         if self.facts.captures:
             check_escape(self.facts, [*taken.objects, *taken.leaves], self._codes)
+        check_leaves(self.facts.where, taken.leaves, self.framework.level, self._stays(given), taken.met)
+
+    def _stays(self, given: Given) -> Callable[[Any], bool]:
+        """Whether an object is the same one whenever a step runs: it was there before the loop."""
+        entry, known, constants = self.entry, self.net.known, {} if given.fresh else given.known
+        return lambda one: entry.taken.met(one) or id(one) in known or entry.given.met(one) or id(one) in constants
+
+    def _check_keys(self, shapes: Iterable[Any], given: Given) -> None:
+        check_identities(self.facts.where, keyed(shapes), self._stays(given), "is a key of a dict")
+
+    def _check_memos(self, objects: Iterable[Any], given: Given | None) -> None:
+        """Refuse results that are remembered, if they depend on what changes."""
+        changing = set(map(id, objects))
+        if given is not None:
+            changing |= {id(one) for one, own in zip(given.objects, self.entry.given.objects) if one is not own}
+        level, taken = self.framework.level, self.entry.taken
+        self.net.memos.check(
+            self.facts.where,
+            lambda one: id(one) in changing or taken.met(one) or level(one) > 0 or restorer(type(one)) is not None,
+        )
 
 
 def same_mark(one: Any, two: Any) -> bool:

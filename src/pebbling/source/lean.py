@@ -118,6 +118,7 @@ class LeanProgram(SourceProgram):
         if stop > self.reached:
             if self.net.live:
                 self._check_kept(given if given.leaves is consts else None, True)
+                self._check_memos([*values, *arguments], None)
             self.reached = stop
         if flag in (RETURNED, RAISED):
             outs = (*outs, value)

@@ -25,13 +25,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from operator import is_
 from types import CellType, FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
-from ..tree.reach import ANY, Reach, Spot, catches, of_library, stored_in
-from .containers import Container, container_of
+from ..tree.reach import ANY, Reach, Spot, catches, names_in, of_library, stored_in
+from .containers import Container, container_of, looked_at, of_class, same_parts
 from .entry import Entry, restorer
+from .opaque import MEMO, Memos
 
 Owner: TypeAlias = Spot | str
 """Where a container hangs: at a spot, or at a name of the loop."""
@@ -42,6 +42,7 @@ class Content(NamedTuple):
     """What a container holds at one moment."""
 
     one: Any
+    cls: type
     container: Container
     owner: Owner
     children: list[Any]
@@ -50,7 +51,7 @@ class Content(NamedTuple):
     def same(self) -> bool:
         """Whether it holds the same now."""
         children, rest = self.container.parts(self.one)
-        return len(children) == len(self.children) and all(map(is_, children, self.children)) and rest == self.rest
+        return same_parts(children, self.children) and rest == self.rest and type(self.one) is self.cls
 
 
 class Contents:
@@ -68,7 +69,7 @@ class Contents:
         self.contents = []
         for one, container, owner in containers:
             children, rest = container.parts(one)
-            self.contents.append(Content(one, container, owner, list(children), rest))
+            self.contents.append(Content(one, type(one), container, owner, list(children), rest))
         self.sets = [(one, type(one)(one), owner) for one, owner in sets]
         self.named = [(one, vars(one).keys() | free) for one, free in named]
 
@@ -98,6 +99,7 @@ class Contents:
             spot.remove()
         for one in self.contents:
             if not one.same():
+                of_class(one.one, one.cls)
                 one.container.fill(one.one, one.rest, one.children)
         for target, content, _ in self.sets:
             if target != content:
@@ -121,15 +123,18 @@ class Net:
         names = [*[name for name, _ in named], ""]
         self.spots = list(reach)
         begin = {key: one if isinstance(one, Spot) else names[one] for key, one in reach.came_from.items()}
-        self.loose = [
-            (one, container, begin[key])
-            for key, one in reach.met.items()
-            if type(one) is not CellType and (container := container_of(type(one))) is not None and container.mutable
-        ]
         self.leaves = [(one, first if isinstance(first, Spot) else names[first]) for one, first in reach.leaves]
+        met = [*[(one, begin[key]) for key, one in reach.met.items()], *self.leaves]
+        self.loose = [
+            (one, container, owner)
+            for one, owner in met
+            if type(one) not in _APART and (container := looked_at(one)) is not None and container.mutable
+        ]
         self.named = [one for one in reach.met.values() if isinstance(one, FunctionType) or _is_own(one)]
         self.stored = {name for code in reach.codes for name in stored_in(code)}
         self.known: dict[int, Any] = reach.met
+        memos = [one for one in reach.met.values() if type(one) is MEMO]
+        asked = bool(memos) and any({"cache_info", "cache_clear"} & names_in(code) for code in reach.codes)
         self.catches = any(map(catches, reach.codes))
         """Whether code that the loop reaches handles exceptions, so that errors could go unseen."""
         if around is not None:
@@ -138,6 +143,9 @@ class Net:
             self.stored |= around.stored
             self.catches |= around.catches
             self.known = {**around.known, **reach.met}
+            memos += around.memos.memos
+            asked |= around.memos.asked
+        self.memos: Memos = Memos(memos, asked)
         self.before = Contents((), (), (), ())
         self.live = False
         """Whether there is something that could change from step to step."""
@@ -181,7 +189,7 @@ class Net:
             [(one, free.get(id(_holder(one)), ())) for one in self.named] if self.stored else (),
         )
         named = ANY in self.stored or any(spot.name in self.stored for spot in spots)
-        self.live = bool(named or self.before.contents or self.before.sets)
+        self.live = bool(named or self.before.contents or self.before.sets or self.memos.memos)
         self.idle = not self.live and not spots
 
     def changed(self) -> list[Owner]:
@@ -197,7 +205,7 @@ class Net:
             return
         now = Contents(
             [*[spot for spot, _ in before.spots], *before.new()],  # type: ignore[list-item]
-            [one[:3] for one in before.contents],
+            [(one.one, one.container, one.owner) for one in before.contents],
             [(one, owner) for one, _, owner in before.sets],
             (),
         )
@@ -230,3 +238,5 @@ def _attribute(one: Any, name: str) -> Spot:
 
 
 _PLAIN = frozenset({list, dict})
+_APART = frozenset({CellType, *_SETS})
+"""What is compared in other ways: cells are spots, sets have a list of their own."""

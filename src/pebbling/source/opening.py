@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from ..engine.numpy.hold import hold
 from ..tree import kind_of
-from .containers import container_of
+from .containers import container_of, of_class, same_parts
 from .entry import restorer
 from .graph import CONST, NEW, SIMPLE, Builder, Shape, shared
 
@@ -80,7 +80,7 @@ class Opening(Builder):
     def begin(self, cls: type, token: int, rest: Any) -> Any:
         """A container from before the loop stays the same object: whoever holds it sees what is in it now."""
         original = token != NEW and self._state
-        return self._program.entry.originals[token] if original else super().begin(cls, token, rest)
+        return of_class(self._program.entry.originals[token], cls) if original else super().begin(cls, token, rest)
 
     def made(self, value: Any, token: int) -> Any:
         return unchanged(self._program.entry.originals[token], value) if token != NEW and self._state else value
@@ -205,7 +205,7 @@ class Given:
         found = []
         for one, before, rest, place in self._copies:
             children, other = container_of(type(one)).parts(one)  # type: ignore[union-attr]
-            if len(children) != len(before) or not all(map(is_, children, before)) or rest != other:
+            if not same_parts(children, before) or rest != other:
                 found.append(place)
         return found
 

@@ -23,7 +23,7 @@ from ..engine.numpy.hold import hold, release
 from ..errors import SourceError
 from ..loops.frameworks import Framework
 from .agreed import Agreed
-from .containers import container_of
+from .containers import container_of, of_class
 from .entry import Entry, copying
 from .escape import codes_in
 from .facts import Facts
@@ -180,8 +180,8 @@ class SourceProgram(Guarded):
     def _steps(self, state: Leaves, consts: Leaves, start: int, stop: int, emits: list[Any]) -> Any:
         """Steps ``start … stop-1``; the user's own objects are what they were when they are over."""
         self.sweeping = stop > self.reached and not self.over
-        contents = [(one, container, *container.parts(one)) for one, container in self._containers]
-        contents = [(one, container, list(children), rest) for one, container, children, rest in contents]
+        contents = [(one, type(one), container, *container.parts(one)) for one, container in self._containers]
+        contents = [(one, cls, container, list(children), rest) for one, cls, container, children, rest in contents]
         spots = [(spot, spot.get()) for spot in self.entry.spots]
         around, QUIET.net = QUIET.net, self.net
         try:
@@ -196,8 +196,8 @@ class SourceProgram(Guarded):
             release(self.held_now)
             for spot, content in spots:
                 spot.put(content)
-            for one, container, children, rest in contents:
-                container.fill(one, rest, children)
+            for one, cls, container, children, rest in contents:
+                container.fill(of_class(one, cls), rest, children)
 
     def _on_objects(self, state: Leaves, consts: Leaves, start: int, stop: int, emits: list[Any]) -> Any:
         given = self.given
@@ -238,6 +238,8 @@ class SourceProgram(Guarded):
             self._raised(value, opening, given)
         self._check_marks(given, opening, marks)
         self._check_kept(given, stop > self.reached)
+        if stop > self.reached and self.net.memos.memos:
+            self._check_memos(opening.objects, given)
         self.reached = max(self.reached, stop)
         roots = [*new, *extra, *[spot.get() for spot in entry.spots]]
         if flag in (RETURNED, RAISED):
@@ -257,7 +259,7 @@ class SourceProgram(Guarded):
         written += [True] * (len(taken.objects) - len(written))
         size = len(taken.leaves)
         self.out_shapes = tuple([taken.take(value) for value in outs])
-        self._check_new(taken)
+        self._check_new(taken, given)
         if size > self.width:
             raise self._again(
                 f"{self.facts.where}: the state of the loop grows from {self.width} to {size} values", width=2 * size
@@ -267,7 +269,10 @@ class SourceProgram(Guarded):
             self._check_trial(taken.objects, given, opening)
         if self.mutates:
             self._check_views(taken.objects[: len(written)], written, given, opening)
+        count = len(self.shapes)
         number = self._number((tuple(shapes), lost))
+        if number == count:
+            self._check_keys(shapes, given)
         self.agreed.state(stop, number)
         self.agreed.outs(stop, self.out_shapes)
         state = [number, *self._padded(leaves[:size])]
@@ -283,7 +288,7 @@ class SourceProgram(Guarded):
         """What a step has appended to lists; shapes and shared objects are noted the first time."""
         taken = Taken(opening.known(given), apart=True)
         shapes = [[taken.take(value) for value in values] for values in emits]
-        self._check_new(taken)
+        self._check_new(taken, given)
         self.agreed.emitted(step, self.emit_shapes, shapes)
         if step == len(self.emit_shapes):
             self.emit_shapes.append(shapes)

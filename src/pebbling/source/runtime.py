@@ -188,6 +188,7 @@ class Runtime:
         """Let go of arrays, and leave everything as it was before the loop."""
         program.close()
         program.net.before.put_back()
+        program.net.memos.forget()
 
     def _learned(self, again: Again, facts: Facts, promoted: set[str], entry: Entry) -> bool:
         """Remember what a run has found out about a loop; whether it concerns names."""

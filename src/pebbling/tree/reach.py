@@ -21,6 +21,7 @@ them for others.
 from __future__ import annotations
 
 import dis
+import enum
 import functools
 import gc
 import linecache
@@ -155,7 +156,7 @@ class Reach:
                 continue
             if isinstance(one, BuiltinFunctionType) and not isinstance(one.__self__, ModuleType | type):
                 self._wait([one.__self__], begin)
-            if kind in (END, FOLLOWED) or (kind is LEAF and not isinstance(one, set)):
+            if kind in (END, FOLLOWED) or (kind is LEAF and not (cls is set or _holds_objects(one))):
                 continue
             met[key], self.came_from[key] = one, begin
             if isinstance(one, FunctionType):
@@ -172,6 +173,8 @@ class Reach:
                 self._wait([one()], begin)
             elif kind is MODULE:  # what torch keeps in it is torch's affair
                 self._wait([type(one), *one._modules.values()], begin)
+            elif kind is LEAF and cls is not set:
+                self._wait(one.ravel().tolist(), begin)
             else:
                 self._wait(gc.get_referents(one), begin)
 
@@ -221,6 +224,8 @@ class Reach:
                 continue
             if isinstance(value, FunctionType | staticmethod | classmethod | property):
                 self._wait([value], begin)
+            elif isinstance(cls, enum.EnumType) and isinstance(value, cls):
+                self._wait([value], begin)  # it can't be exchanged
             elif not isinstance(value, _OF_LANGUAGE):
                 yield from self._spot(cls, name, f"{cls.__name__}.{name}")
 
@@ -230,6 +235,10 @@ class Reach:
             spot = Spot(holder, name, words)
             self._waiting.append((spot.get(), spot))
             yield spot
+
+
+def _holds_objects(one: Any) -> bool:
+    return isinstance(one, np.ndarray) and one.dtype.hasobject and one.dtype.names is None
 
 
 @lru_cache(4096)
