@@ -50,6 +50,7 @@ class Steps:
 
     def __init__(self, built: Built, cuda: bool) -> None:
         self.built, self.cuda = built, cuda
+        self._state = copy.deepcopy(dict(built.model.named_buffers()))
 
     def once(self, run: Callable[..., Any], owner: torch.nn.Module) -> torch.Tensor:
         owner.zero_grad(set_to_none=True)
@@ -73,15 +74,19 @@ class Steps:
     def bits(self, run: Callable[..., Any], owner: torch.nn.Module) -> list[Any]:
         """All that one step leaves: loss, gradients, buffers, what is drawn next."""
         device = "cuda" if self.cuda else "cpu"
-        state = copy.deepcopy(dict(owner.named_buffers()))
+        self._reset(owner)
         torch.manual_seed(5)
         loss = self.once(run, owner)
         left = [loss, *(None if p.grad is None else p.grad.clone() for p in owner.parameters())]
         left += [buffer.clone() for buffer in owner.buffers()] + [torch.rand(3), torch.rand(3, device=device)]
+        self._reset(owner)
+        return left
+
+    def _reset(self, owner: torch.nn.Module) -> None:
+        """Statistics as they were before the first step: every step changes them."""
         with torch.no_grad():
             for name, buffer in owner.named_buffers():
-                buffer.copy_(state[name])
-        return left
+                buffer.copy_(self._state[name])
 
     def seconds(self, run: Callable[..., Any], owner: torch.nn.Module) -> float:
         """Of one step; on a GPU of three in a row."""
@@ -168,7 +173,9 @@ def one(name: str, options: argparse.Namespace) -> None:
     else:
         torch.set_num_threads(1)
     torch.manual_seed(0)
-    built = moved((LARGE if cuda else SMALL)[name].build(), options.device)
+    with torch.device(options.device):
+        built = (LARGE if cuda else SMALL)[name].build()
+    built = moved(built, options.device)
     model = built.model.train()
     theirs = copy.deepcopy(model)
     steps = Steps(built, cuda)
