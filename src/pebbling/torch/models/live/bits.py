@@ -9,6 +9,8 @@ from torch import Tensor
 
 _AS_INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _COLUMNS = 1024
+_AT_ONCE = 2**22
+"""Numbers that are compared at once where that takes memory."""
 
 
 def same(a: Tensor, b: Tensor) -> bool:
@@ -18,7 +20,25 @@ def same(a: Tensor, b: Tensor) -> bool:
     if a.dtype.is_complex:
         a, b = torch.view_as_real(a), torch.view_as_real(b)
     kind = _AS_INTEGER[a.element_size()]
-    return torch.equal(a.view(kind), b.view(kind))
+    a, b = a.view(kind), b.view(kind)
+    if a.device.type == "cpu":
+        return torch.equal(a, b)
+    if a.numel() > _AT_ONCE and _dense(a):
+        a, b = (each.as_strided((a.numel(),), (1,)) for each in (a, b))
+    # Other devices note every comparison in memory of its own before they count them.
+    parts = zip(a.split(_AT_ONCE), b.split(_AT_ONCE), strict=True) if a.dim() else ((a, b),)
+    return not bool(torch.stack([(one != other).any() for one, other in parts] or [a.new_zeros(())]).any())
+
+
+def _dense(tensor: Tensor) -> bool:
+    """Whether the numbers lie in one piece, in any order."""
+    steps = sorted(zip(tensor.stride(), tensor.shape, strict=True))
+    reach = 1
+    for step, size in steps:
+        if size != 1 and step != reach:
+            return False
+        reach *= size
+    return True
 
 
 def flat(storage: Any) -> Tensor:

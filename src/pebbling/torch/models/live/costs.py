@@ -38,7 +38,7 @@ _known: dict[Signature, Price] = {}
 
 
 def prices(signatures: Iterable[tuple[Signature, float]], most: int | None) -> dict[Signature, Price]:
-    """What each signature takes, those that can be measured with ``most`` bytes."""
+    """What each signature takes, those that can be measured with ``most`` bytes: what a step took or may take."""
     wanted = dict(signatures)
     new = [each for each, seconds in wanted.items() if each not in _known and _measurable(each, seconds, most)]
     with torch.utils._python_dispatch._disable_current_modes(), _quiet():
@@ -63,7 +63,7 @@ def _quiet() -> Iterator[None]:
 def _measurable(signature: Signature, seconds: float, most: int | None) -> bool:
     facts = operator(signature.function)
     harmless = facts.name.startswith("aten.") and not any(word in facts.name for word in _TRUSTING)
-    fits = most is None or 3 * signature.bytes <= most
+    fits = most is None or 2 * signature.bytes <= most
     return harmless and fits and seconds <= _LONG and not facts.views and signature.bytes > SMALL
 
 

@@ -57,7 +57,9 @@ class OperatorFacts:
         self.only_shapes: bool = name in _SHAPES
         self.unfilled: bool = name in _UNFILLED
         returns = schema.returns if schema is not None else ()
-        self.views: bool = bool(returns) and all(each.alias_info is not None for each in returns)
+        self.views: bool = bool(returns) and all(
+            each.alias_info is not None and not each.alias_info.is_write for each in returns
+        )
 
 
 _known: dict[Any, OperatorFacts] = {}

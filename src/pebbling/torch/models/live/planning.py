@@ -32,7 +32,8 @@ class LivePlanner:
         """The table of a recorded step."""
         wanted = [(each.signature, each.seconds) for each in recorded.seen.values() if each.signature is not None]
         wanted += [(each, turn.seconds) for turn in recorded.turns for each in turn.signatures]
-        known = prices(wanted, self.memory)
+        # What was alive at once in the step may be so again.
+        known = prices(wanted, None if self.memory is None else max(self.memory, recorded.peak))
         on_device = any(each.device.startswith("cuda") for each, _ in wanted)
         planned = graph_of(recorded, known, 512 if on_device else 1, self.name)
         plan = self._solve(planned, recorded)

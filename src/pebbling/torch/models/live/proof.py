@@ -29,12 +29,15 @@ def prove(
     originals = _shield(recipe, storages)
     now: dict[Value, Any] = {**storages, **before}
     found: dict[Value, Any] = {}
+    # The copies are for this run alone.
+    recipe.steals = tuple(old.number for old in before)
     try:
         with Below():
             again = recipe.run(now.__getitem__, found, lambda value: before.get(value))
     except Exception as error:  # Whatever its kernels make of being run a second time.
         return f"can't be run again ({type(error).__name__})"
     finally:
+        recipe.steals = ()
         scratch = _unshield(recipe, originals)
     recipe.scratch = scratch
     for ours, theirs in zip(tensors(again), tensors(result), strict=True):

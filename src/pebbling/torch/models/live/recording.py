@@ -96,9 +96,11 @@ class Recording(LiveMode):
         seen.random, seen.unfilled = bool(recipe.random), facts.unfilled
         values = self._results(recipe, result, seen)
         seen.written = tuple((old.number, value.number) for (_, old, _), value in zip(recipe.writes, new, strict=True))
-        if any(self.sizes[each] > SMALL for each in seen.values):
-            seen.signature = signature(function, args, kwargs)
-        if seen.signature is not None and self.proves:
+        big = any(self.sizes[each] > SMALL for each in seen.values)
+        if seen.values:
+            costs = signature(function, args, kwargs)
+            seen.signature = costs if big or costs.bytes > SMALL else None
+        if big and self.proves:
             self._prove(recipe, facts, result, storages, before, seen)
         for position, made in seen.made:
             self._note_digest(made, tensors(result)[position].untyped_storage())

@@ -21,6 +21,7 @@ from .way import Ticket, Way
 
 _Quiet: Any = torch._C._DisableTorchDispatch
 _Below: Any = torch._C._AutoDispatchBelowAutograd
+_DETACH = torch.ops.aten.detach.default
 
 
 class Running(LiveMode):  # type: ignore[no-untyped-call]
@@ -96,8 +97,11 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
                 self.way.values[number] = weakref.ref(value)
                 if recipe is not None:
                     recipe.made(place, value)
-                if number in holds or (recipe is not None and tensor.untyped_storage().nbytes() <= SMALL):
-                    bound.hold(value, tensor)
+                small = tensor.untyped_storage().nbytes() <= SMALL
+                if number in holds or (recipe is not None and small):
+                    # Torch asks whether a fresh tensor is nobody else's, and copies it if not: another operation.
+                    fresh = small and not (args and any(isinstance(each, Tensor | list | tuple) for each in args))
+                    bound.hold(value, tensor.clone() if fresh else tensor)
         for place, written in enumerate(spec.written):
             tensor = written.of(args, kwargs)
             number = position * PLACES + WRITTEN + place
@@ -126,6 +130,10 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
 
     def _other(self, position: int, function: Any, args: Any, kwargs: Any) -> Any:
         """Go on with the plan that agrees the longest, or without one."""
+        if function is _DETACH and not self.deviated:
+            # Torch takes another handle of a tensor where a plan keeps it, too; no value comes of that.
+            self.position = position
+            return function(*args, **kwargs)
         for table in self.tables if not self.deviated else ():
             mine = table.functions
             if table is self.table or position >= len(mine) or mine[position] is not function:

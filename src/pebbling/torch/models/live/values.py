@@ -94,9 +94,20 @@ class Shape:
         self.facts = (tensor.size(), tensor.stride(), tensor.dtype, tensor.device)
 
     def tensor(self) -> Tensor:
-        """Another of that shape."""
-        size, stride, dtype, device = self.facts
-        return torch.empty_strided(size, stride, dtype=dtype, device=device)
+        """Another of that shape, with no memory behind it."""
+        found = _hollow.get(self.facts)
+        if found is None:
+            size, stride, dtype, device = self.facts
+            found = torch.empty_strided(size, stride, dtype=dtype, device=device)
+            found.untyped_storage().resize_(0)  # type: ignore[no-untyped-call]
+            if len(_hollow) >= _SHAPES:
+                _hollow.clear()
+            _hollow[self.facts] = found
+        return found
+
+
+_SHAPES = 1024
+_hollow: dict[Any, Tensor] = {}
 
 
 class Outside:
