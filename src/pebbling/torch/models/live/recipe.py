@@ -16,6 +16,12 @@ from .values import Outside, Shape, Value, Window, address
 Find = Callable[[Value], Any]
 
 
+_Parameter = torch.nn.Parameter
+_NONE: list[Any] = []
+_NAMED: dict[str, Any] = {}
+_is_plain, _grads = torch.strided, torch.is_grad_enabled
+
+
 class Recipe:
     """An operation bound to the arguments of one step."""
 
@@ -26,8 +32,8 @@ class Recipe:
 
     def __init__(self, number: int, function: Any, again: bool, told: str) -> None:
         self.number, self.function, self.again, self.told = number, function, again, told
-        self.args: list[Any] = []
-        self.kwargs: dict[str, Any] = {}
+        self.args: list[Any] = _NONE
+        self.kwargs: dict[str, Any] = _NAMED
         self.reads: list[Value] = []
         self.outside: list[Outside] = []
         self.places: list[int] = []
@@ -38,7 +44,7 @@ class Recipe:
         self.random: tuple[tuple[Any, Tensor], ...] = ()
         self.scratch: tuple[int, ...] = ()
         self.steals: tuple[int, ...] = ()
-        self.gradients = torch.is_grad_enabled()
+        self.gradients = _grads()
 
     def made(self, position: int, value: Value) -> None:
         """Note a result."""
@@ -53,15 +59,19 @@ class Recipe:
         for _, old, _ in self.writes:
             storage = spare(old) if spare is not None and old.number in self.steals else None
             own[old] = find(old).clone() if storage is None else storage
-        args = [self._tensor(each, find, own) for each in self.args]
-        kwargs = {name: self._tensor(each, find, own) for name, each in self.kwargs.items()}
+        args = [
+            each.over(find(each.value)) if type(each) is Window and not own else self._tensor(each, find, own)
+            for each in self.args
+        ]
+        kwargs = {name: self._tensor(each, find, own) for name, each in self.kwargs.items()} if self.kwargs else _NAMED
         for place in self.scratch:
             args[place] = args[place].clone(memory_format=torch.preserve_format)
         result = self._call(args, kwargs)
         for position, reference in self.results:
             value = reference()
             if value is not None:
-                found[value] = tensors(result)[position].untyped_storage()
+                made = result if type(result) is Tensor else tensors(result)[position]
+                found[value] = made.untyped_storage()
         for _, old, reference in self.writes:
             value = reference()
             if value is not None:
@@ -118,8 +128,10 @@ class Bound:
     def scan(self, given: Any, recipe: Recipe, facts: OperatorFacts) -> Any:
         """An argument as an recipe keeps it."""
         kind = type(given)
-        if kind is Tensor or kind is torch.nn.Parameter:
-            if not plain(given):
+        if kind is float or kind is int or kind is bool or given is None:
+            return given
+        if kind is Tensor or kind is _Parameter:
+            if given.layout is not _is_plain:
                 recipe.again = False
                 return given
             place = address(given)

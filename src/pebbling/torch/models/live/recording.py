@@ -23,7 +23,7 @@ from .operators import OperatorFacts, operator, plain, tensors
 from .proof import prove
 from .recipe import Bound, Recipe
 from .recorded import PLACES, WRITTEN, RecordedOp
-from .room import StepRoom
+from .room import StepRoom, guessed
 from .saved import Probe, kept
 from .signature import signature
 from .values import Value, Window, address
@@ -101,7 +101,7 @@ class Recording(LiveMode):
             costs = signature(function, args, kwargs)
             seen.signature = costs if big or costs.bytes > SMALL else None
         if big and self.proves:
-            self._prove(recipe, facts, result, storages, before, seen)
+            self._prove(recipe, facts, args, result, storages, before, seen)
         for position, made in seen.made:
             self._note_digest(made, tensors(result)[position].untyped_storage())
         for (_, old, _), value in zip(recipe.writes, new, strict=True):
@@ -200,7 +200,14 @@ class Recording(LiveMode):
     # What may be dropped -----------------------------------------------------------------------------------------
 
     def _prove(
-        self, recipe: Recipe, facts: OperatorFacts, result: Any, storages: Storages, before: Storages, seen: RecordedOp
+        self,
+        recipe: Recipe,
+        facts: OperatorFacts,
+        args: Any,
+        result: Any,
+        storages: Storages,
+        before: Storages,
+        seen: RecordedOp,
     ) -> None:
         device = next((each.device.type for each in tensors(result) if isinstance(each, Tensor)), "cpu")
         made = sum(self.sizes[number] for _, number in seen.made)
@@ -208,7 +215,7 @@ class Recording(LiveMode):
             seen.why = "writes what it can't write again" if facts.written and facts.again else "may have effects"
         elif facts.atomic and device != "cpu":
             seen.why = "adds in another order each time"
-        elif not self.room.make(made, may=True):
+        elif not self.room.make(made + guessed(recipe.function, args, made), may=True):
             seen.why = "no room for a second run"
         else:
             seen.why = prove(recipe, facts, result, storages, before)

@@ -21,6 +21,7 @@ from .way import Ticket, Way
 
 _Quiet: Any = torch._C._DisableTorchDispatch
 _Below: Any = torch._C._AutoDispatchBelowAutograd
+_ref = weakref.ref
 _DETACH = torch.ops.aten.detach.default
 
 
@@ -63,19 +64,20 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
         function, bound = spec.function, self.bound
         recipe = Recipe(position, function, True, spec.told)
         recipe.scratch, recipe.steals = spec.scratch, spec.steals
-        facts = operator(function)
+        facts = spec.facts
         olds = []
         for written in spec.written:
             tensor = written.of(args, kwargs)
             if isinstance(tensor, Tensor):
                 bound.before_write(tensor)
                 olds.append(bound.values.get(address(tensor)) if plain(tensor) else None)
-        recipe.args = [bound.scan(each, recipe, facts) for each in args]
+        scan = bound.scan
+        recipe.args = [scan(each, recipe, facts) for each in args]
         if kwargs:
-            recipe.kwargs = {name: bound.scan(each, recipe, facts) for name, each in kwargs.items()}
+            recipe.kwargs = {name: scan(each, recipe, facts) for name, each in kwargs.items()}
         if spec.random:
             recipe.random = tuple((each, each.get_state()) for each in generators())
-        result = function._op(*args, **kwargs)
+        result = function._op(*args, **kwargs) if kwargs else function._op(*args)
         if None in olds:
             recipe.again = False
         self._keep(position, spec, recipe, result, args, kwargs, olds)
@@ -90,19 +92,22 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
             parts = (result,) if type(result) is Tensor else tensors(result)
             for place, number in spec.made:
                 tensor = parts[place]
-                if not plain(tensor) or address(tensor) in bound.values:
+                if not plain(tensor):
+                    continue
+                storage = tensor.untyped_storage()
+                if storage._cdata in bound.values:
                     continue
                 value = Value(number, recipe)
-                bound.put(value, tensor.untyped_storage())
-                self.way.values[number] = weakref.ref(value)
+                bound.put(value, storage)
+                self.way.values[number] = noted = _ref(value)
                 if recipe is not None:
-                    recipe.made(place, value)
-                small = tensor.untyped_storage().nbytes() <= SMALL
+                    recipe.results.append((place, noted))
+                small = storage.nbytes() <= SMALL
                 if number in holds or (recipe is not None and small):
                     # Torch asks whether a fresh tensor is nobody else's, and copies it if not: another operation.
                     fresh = small and not (args and any(isinstance(each, Tensor | list | tuple) for each in args))
                     bound.hold(value, tensor.clone() if fresh else tensor)
-        for place, written in enumerate(spec.written):
+        for place, written in enumerate(spec.written) if spec.written else ():
             tensor = written.of(args, kwargs)
             number = position * PLACES + WRITTEN + place
             if not isinstance(tensor, Tensor) or (recipe is None and number not in holds):

@@ -11,6 +11,9 @@ from .away import Package
 from .values import Window
 
 
+_nothing: dict[Any, Tensor] = {}
+
+
 class Probe:
     """The version counter of a tensor, without its storage."""
 
@@ -20,7 +23,11 @@ class Probe:
         self.alias: Tensor = tensor.detach()
         self.version, self.shape = self.alias._version, tensor.shape
         # The alias keeps the counter that it shares with the tensor, and nothing else.
-        self.alias.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        kind = tensor.dtype, tensor.device
+        nothing = _nothing.get(kind)
+        if nothing is None:
+            nothing = _nothing[kind] = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        self.alias.data = nothing
 
     def check(self) -> None:
         """Raise what torch raises where a saved tensor was written since."""

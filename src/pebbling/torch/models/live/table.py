@@ -14,11 +14,12 @@ from .recorded import Recorded, RecordedOp
 class Spec:
     """What a later step does about one operation, beside running it."""
 
-    __slots__ = ("bind", "function", "holds", "made", "random", "scratch", "steals", "told", "written")
+    __slots__ = ("bind", "facts", "function", "holds", "made", "random", "scratch", "steals", "told", "written")
 
     def __init__(self, function: Any, seen: RecordedOp | None) -> None:
         self.function = function
-        self.written: tuple[Written, ...] = operator(function).written
+        self.facts = operator(function)
+        self.written: tuple[Written, ...] = self.facts.written
         self.bind = False
         """Whether it may have to run again, so that its arguments are wanted."""
         self.holds: frozenset[int] = frozenset()

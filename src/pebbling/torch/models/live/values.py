@@ -70,6 +70,9 @@ class Value:
         return self.storage
 
 
+_empty = torch.empty
+
+
 class Window:
     """How a tensor looks into a value."""
 
@@ -81,8 +84,7 @@ class Window:
 
     def over(self, storage: Any) -> Tensor:
         """The tensor, over a storage."""
-        bare = torch.empty(0, dtype=self.dtype, device=storage.device)
-        return bare.set_(storage, self.offset, self.size, self.stride)
+        return _empty(0, dtype=self.dtype, device=storage.device).set_(storage, self.offset, self.size, self.stride)
 
 
 class Shape:
