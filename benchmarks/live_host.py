@@ -1,4 +1,4 @@
-"""What the live engine costs on the host, in microseconds for each operation, on tensors so small that nothing else counts.
+"""What the live engine costs on the host: microseconds an operation, on tensors so small that nothing else counts.
 
     python benchmarks/live_host.py [--write FILE]
 
@@ -134,9 +134,7 @@ def measured() -> dict[str, float]:
     bound = sum(getattr(spec, "bind", False) for spec in table.specs)
     planned, back = both(lambda: (fitted(few),))
     passed = len(table.functions) - bound
-    found["one that a replay needs"] = (
-        planned - plain - passed * found["an operation that no replay needs"]
-    ) / bound
+    found["one that a replay needs"] = (planned - plain - passed * found["an operation that no replay needs"]) / bound
     replays = count_replays(lambda: torch.autograd.backward(fitted(few), torch.ones_like(few)))
     found["a replay beyond its operation"] = (back - plain_back) / replays - plain_op(few)
     found["replays for each operation"] = replays / COUNT

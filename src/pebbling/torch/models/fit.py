@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -36,6 +36,7 @@ class Options:
     time_limit: float
     group: Any = None
     verify: Verify = None
+    host: int | None = None
 
     def runner(self, function: Callable[..., Any]) -> Any:
         """What runs a model or function with these options."""
@@ -71,6 +72,7 @@ def fit(
     time_limit: float = 30.0,
     group: Any = None,
     verify: Verify = None,
+    host: float | str | None = None,
 ) -> F:
     """The same model or function, whose forward and backward pass take at most ``memory`` above what is there.
 
@@ -79,7 +81,8 @@ def fit(
     eval) is recorded: what doesn't fit is moved away meanwhile. The next one plans (``time_limit`` bounds the
     search, in seconds), and what the plan drops is made again. A value is dropped only if its operation
     gave the same bits twice while it was recorded; ``verify="all"`` compares them in every step, ``verify=100`` in
-    every hundredth, and a difference is a ``ReplayError``.
+    every hundredth, and a difference is a ``ReplayError``. With ``host``, in bytes or as text, values may go to that
+    much memory of the host and come back, where that takes less time than making them again.
 
     With "captured" the model is traced into a graph whose operations are run by plan, which costs less time on the
     host; with "inductor" it is compiled as by torch.compile, with its gradients, and with a plan whose peak was
@@ -96,6 +99,7 @@ def fit(
     True
     """
     options = _options(memory, backend, breaks, plans, time_limit, group, verify)
+    options = replace(options, host=_host(host, options))
     function = original(function)
     if isinstance(function, nn.Module):
         return refit(function, options)  # type: ignore[return-value]
@@ -106,6 +110,16 @@ def fit(
     if not callable(function):
         raise TypeError(f"fit takes a module or a function, not {type(function).__name__}")
     return FittedFunction(options.runner(function))  # type: ignore[return-value]
+
+
+def _host(host: float | str | None, options: Options) -> int | None:
+    if host is None:
+        return None
+    if options.backend != "eager":
+        raise ValueError(f"host={host!r} with backend={options.backend!r}: values go to the host with 'eager' only")
+    if options.memory is None:
+        raise ValueError(f"host={host!r} without memory=: where there is no limit, nothing has to go to the host")
+    return parse_bytes(host)
 
 
 def refit(model: nn.Module, options: Options) -> nn.Module:

@@ -26,7 +26,7 @@ def same(a: Tensor, b: Tensor) -> bool:
     if a.numel() > _AT_ONCE and _dense(a):
         a, b = (each.as_strided((a.numel(),), (1,)) for each in (a, b))
     # Other devices note every comparison in memory of its own before they count them.
-    parts = zip(a.split(_AT_ONCE), b.split(_AT_ONCE), strict=True) if a.dim() else ((a, b),)
+    parts = zip(torch.split(a, _AT_ONCE), torch.split(b, _AT_ONCE), strict=True) if a.dim() else ((a, b),)
     return not bool(torch.stack([(one != other).any() for one, other in parts] or [a.new_zeros(())]).any())
 
 

@@ -52,7 +52,7 @@ class LiveRunner:
 
     def __init__(self, original: Callable[..., Any], options: Any) -> None:
         self.original, self.options, self.name = original, options, name_of(original)
-        self.planner = LivePlanner(options.memory, options.time_limit, self.name)
+        self.planner = LivePlanner(options.memory, options.time_limit, self.name, options.host)
         self._kinds: OrderedDict[Any, Kindred] = OrderedDict()
         self._learned: list[tuple[Any, Recorded]] = []
         self._lock = threading.RLock()

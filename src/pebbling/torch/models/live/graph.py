@@ -15,7 +15,7 @@ from typing import Any
 from ....graph import Graph, Node, Storage
 from .away import SMALL
 from .costs import Price
-from .recorded import BackwardTurn, Recorded
+from .recorded import UNSEEN, BackwardTurn, Recorded
 
 
 @dataclass
@@ -113,7 +113,7 @@ class _Assembly:
                 foreign[at].append(value)
         for number in range(len(recorded.functions) + 1):
             if number in foreign:
-                self._add(Node(f"x{number}", (), self._storages(foreign[number]), replayable=False, op="unseen"))
+                self._add(Node(f"x{number}", (), self._storages(foreign[number]), replayable=False, op=UNSEEN))
                 self.known.update(foreign[number])
             if number in self.members:
                 self._operation(number)

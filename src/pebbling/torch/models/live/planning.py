@@ -6,17 +6,22 @@ import hashlib
 import math
 from typing import Any
 
+import torch
+
 from ....errors import BudgetError
-from ....graph import GraphPlan, solve
+from ....graph import Graph, GraphPlan, solve
 from ....units import format_bytes
 from ..model_plan import ModelPlan
 from ..watch import SLACK
 from .costs import prices
 from .graph import Planned, graph_of
-from .recorded import Recorded
+from .host import PAGE, rate
+from .recorded import FOREIGN, UNSEEN, Recorded
 from .room import OWN, SHARE
 from .table import Table, table_of
 
+_HIDDEN = 0.8
+"""Part of the forward pass in which copies can hide."""
 _LATER = 3.0
 """Seconds for the search of a plan beside others: for another length, or another branch."""
 
@@ -24,8 +29,8 @@ _LATER = 3.0
 class LivePlanner:
     """Plans recorded steps, with one budget."""
 
-    def __init__(self, memory: int | None, time_limit: float, name: str) -> None:
-        self.memory, self.time_limit, self.name = memory, time_limit, name
+    def __init__(self, memory: int | None, time_limit: float, name: str, host: int | None = None) -> None:
+        self.memory, self.time_limit, self.name, self.host = memory, time_limit, name, host
         self.made: list[ModelPlan] = []
 
     def plan(self, recorded: Recorded) -> Table:
@@ -36,7 +41,8 @@ class LivePlanner:
         known = prices(wanted, None if self.memory is None else max(self.memory, recorded.peak))
         on_device = any(each.device.startswith("cuda") for each, _ in wanted)
         planned = graph_of(recorded, known, 512 if on_device else 1, self.name)
-        plan = self._solve(planned, recorded)
+        device = torch.device("cuda", torch.cuda.current_device()) if on_device else torch.device("cpu")
+        plan = self._solve(planned, recorded, device)
         table = table_of(recorded, planned, plan)
         table.everything = plan.peak if not plan.replayed else solve(planned.graph, None).peak
         self.made.append(
@@ -52,7 +58,7 @@ class LivePlanner:
         )
         return table
 
-    def _solve(self, planned: Planned, recorded: Recorded) -> GraphPlan:
+    def _solve(self, planned: Planned, recorded: Recorded, device: torch.device) -> GraphPlan:
         if self.memory is None:
             return solve(planned.graph, None)
         # Small values are not in the graph, and stay.
@@ -60,7 +66,11 @@ class LivePlanner:
         budget = max(0, int(self.memory * (1 - SLACK)) - aside)
         seconds = self.time_limit if not self.made else min(self.time_limit, _LATER)
         try:
-            return solve(planned.graph, budget, time_limit=seconds)
+            if self.host is None:
+                return solve(planned.graph, budget, time_limit=seconds)
+            stay = [node.name for node in planned.graph.nodes if node.op == UNSEEN]
+            stay += [f"f{n}" for n, seen in recorded.seen.items() if seen.why == FOREIGN and f"f{n}" in planned.members]
+            return _with_host(planned.graph, budget, seconds, self.host, rate(device, self.memory), stay)
         except BudgetError as error:
             least = error.minimum
             if least is not None:
@@ -69,6 +79,39 @@ class LivePlanner:
             raise BudgetError(
                 f"{self.name} does not fit into memory={self.memory} ({format_bytes(self.memory)}): {named}", least
             ) from error
+
+
+def _with_host(graph: Graph, budget: int, seconds: float, room: int, transfer: float, stay: list[str]) -> GraphPlan:
+    """A plan with copies, all of which have a place of their own on the host.
+
+    Copies that are shorter in all than the forward pass can hide behind it, and those back behind the rest: they are
+    planned as if they took a tenth of their time. Where that is not enough, they take what they take.
+    """
+    hidden = int(min(room, _HIDDEN * transfer * sum(node.time for node in graph.nodes if not node.backward)))
+    found: list[GraphPlan] = []
+    refused: BudgetError | None = None
+    for bytes, speed in ((hidden, 10 * transfer), (room, transfer), (room // 2, transfer)):
+        try:
+            plan = None
+            if bytes > 0:
+                plan = solve(graph, budget, seconds / 2, host=bytes, transfer=speed, keep=stay)
+        except BudgetError as error:
+            refused = error
+            continue
+        if plan is not None and placed(plan) <= room:
+            found.append(plan)
+        if len(found) == 2:
+            break
+    if not found:
+        if refused is None:
+            return solve(graph, budget, time_limit=seconds)
+        raise refused
+    return min(found, key=lambda plan: plan.overhead)
+
+
+def placed(plan: GraphPlan) -> int:
+    """Bytes that the values that a plan moves take on the host, each at a place of its own."""
+    return sum(plan.graph.storage[name].bytes + PAGE for name in plan.offloaded)
 
 
 def _recordable(peak: int) -> float:

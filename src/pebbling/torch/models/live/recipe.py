@@ -170,6 +170,8 @@ class Bound:
         for _, one in self.outside.pop(place, ()):
             one.copy()
         value = self.values.get(place)
+        if value is not None and value.away is not None:
+            value.leave()
         if value is not None and value.storage is not None and value.guard is not None:
             copied = value.guard[0].untyped_storage().clone()  # type: ignore[no-untyped-call]
             alias = torch.empty(0, dtype=torch.uint8, device=copied.device).set_(copied)

@@ -11,6 +11,10 @@ were made by something that could not be seen."""
 WRITTEN = 512
 """The place from which on values are written in place."""
 
+UNSEEN = "unseen"
+"""What operations are called that made values and could not be seen."""
+FOREIGN = "was written by something that torch does not see"
+
 
 @dataclass(slots=True)
 class RecordedOp:

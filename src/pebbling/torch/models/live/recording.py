@@ -22,7 +22,7 @@ from .modules import Modules
 from .operators import OperatorFacts, operator, plain, tensors
 from .proof import prove
 from .recipe import Bound, Recipe
-from .recorded import PLACES, WRITTEN, RecordedOp
+from .recorded import FOREIGN, PLACES, WRITTEN, RecordedOp
 from .room import StepRoom, guessed
 from .saved import Probe, kept
 from .signature import signature
@@ -235,7 +235,7 @@ class Recording(LiveMode):
             self._digests[number] = now
             maker = self.seen.get(number // PLACES)
             for seen in (*self._readers.get(number, ()), *([maker] if maker is not None else ())):
-                seen.again, seen.why = False, "was written by something that torch does not see"
+                seen.again, seen.why = False, FOREIGN
 
     # Who holds what ----------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
         super().__init__()
         self.tables, self.table, self.memory, self.verify = tables, tables[0], memory, verify
         self.specs: Any = self.table.specs
-        self.drops = self.table.drops
+        self.drops, self.moved = self.table.drops, self.table.moved
         self.bound, self.way = Bound(), Way(self.table)
         self.position = self.packed = 0
         self.deviated = ""
@@ -49,6 +49,8 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
         if spec is function:
             return function._op(*args, **kwargs) if kwargs else function._op(*args)
         if type(spec) is Spec and spec.function is function:
+            if spec.leaves:
+                self.way.leave(spec.leaves)
             if spec.bind:
                 return self._bind(position, spec, args, kwargs or {})
             if spec.written:
@@ -145,7 +147,7 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
                 continue
             if mine[:position] == self.table.functions[:position]:
                 self.table = self.way.table = table
-                self.specs, self.drops = table.specs, table.drops
+                self.specs, self.drops, self.moved = table.specs, table.drops, table.moved
                 self.position = position
                 return self.__torch_dispatch__(function, (), args, kwargs)
         if not self.deviated:
@@ -167,8 +169,10 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
         number = self.drops[place] if place < len(self.drops) else -1
         if number >= 0:
             value = self.bound.values.get(address(tensor)) if plain(tensor) else None
-            if value is not None and value.number == number and value.maker is not None and value.maker.again:
+            if value is not None and value.number == number and (value.again or number in self.moved):
                 with _Quiet():
+                    if value.away is None and number in self.moved and not self.way.move(value):
+                        return kept(tensor)
                     made = digest(tensor.untyped_storage()) if self.verify else None
                     return Ticket(self.way, place, Window(value, tensor), Probe(tensor), made)
         if tensor.grad_fn is None:
@@ -199,6 +203,10 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
         """The forward pass is over."""
         if not self.deviated and self.position < len(self.table.functions):
             self.deviated = "the end of the forward pass"
+        if not self.deviated:
+            self.way.leave(self.table.left)
+        elif self.moved:
+            self.way.leave(tuple(self.moved))
         self.bound.settle()
 
 

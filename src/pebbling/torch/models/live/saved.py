@@ -10,7 +10,6 @@ from torch import Tensor
 from .away import Package
 from .values import Window
 
-
 _nothing: dict[Any, Tensor] = {}
 
 

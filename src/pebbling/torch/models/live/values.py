@@ -38,12 +38,17 @@ class Value:
     then every write is seen as it comes.
     """
 
-    __slots__ = ("__weakref__", "guard", "maker", "number", "storage")
+    __slots__ = ("__weakref__", "arriving", "away", "guard", "leaving", "maker", "number", "storage")
 
     def __init__(self, number: int, maker: Any) -> None:
         self.number, self.maker = number, maker
         self.storage: Any = None
         self.guard: tuple[Tensor, int] | None = None
+        self.away: Any = None
+        """The slab that holds a copy of it."""
+        self.leaving: Any = None
+        """What to wait for before its bytes may go, and before it is read again."""
+        self.arriving: Any = None
 
     def hold(self, tensor: Tensor) -> None:
         """Keep the storage, and see if somebody writes into it."""
@@ -57,10 +62,34 @@ class Value:
 
     def give_back(self) -> None:
         """Keep it no longer."""
-        self.storage = self.guard = None
+        self.storage = self.guard = self.arriving = None
+
+    @property
+    def again(self) -> bool:
+        """Whether it can be there again once it was let go."""
+        return self.away is not None or (self.maker is not None and self.maker.again)
+
+    def move(self, slab: Any) -> None:
+        """Begin to copy it to the host."""
+        self.away, self.leaving = slab, slab.put(self.number, self.storage)
+
+    def leave(self) -> None:
+        """Keep the copy on the host alone."""
+        if self.leaving is not None:
+            self.leaving.wait()
+            self.leaving = None
+        self.give_back()
+
+    def fetch(self) -> None:
+        """Begin to bring it back."""
+        if self.storage is None:
+            self.storage, self.arriving = self.away.get(self.number)
 
     def there(self) -> Any:
         """The storage, or None; refused if it is no longer what it was."""
+        if self.arriving is not None:
+            self.arriving.wait()
+            self.arriving = None
         if self.guard is not None and self.guard[1] >= 0 and self.guard[0]._version != self.guard[1]:
             name = "" if self.maker is None else f" of {self.maker.told}"
             raise ReplayError(
@@ -101,7 +130,7 @@ class Shape:
         if found is None:
             size, stride, dtype, device = self.facts
             found = torch.empty_strided(size, stride, dtype=dtype, device=device)
-            found.untyped_storage().resize_(0)  # type: ignore[no-untyped-call]
+            found.untyped_storage().resize_(0)
             if len(_hollow) >= _SHAPES:
                 _hollow.clear()
             _hollow[self.facts] = found

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ....errors import ReplayError
 from .bits import digest
+from .host import Slab
 from .saved import Probe
 from .table import Action, Table
 from .values import Value, Window
@@ -56,6 +57,8 @@ class Way:
         self._earlier: Any = None
         """The first ticket of the last node: autograd lets it go after the node, unless the graph is retained."""
         self._retained = False
+        self._slab: Any = None
+        self._slabs: list[tuple[Table, Slab]] = []
 
     def unpack(self, ticket: Ticket) -> Tensor:
         """A dropped value, and what the plan does around the node that asks for it."""
@@ -65,8 +68,9 @@ class Way:
         else:
             storage = self._planned(ticket, value)
         if ticket.digest is not None and not torch.equal(ticket.digest, digest(storage)):
+            told = "a value on the host" if value.maker is None else value.maker.told
             raise ReplayError(
-                f"{value.maker.told} gave other bits when it ran again than in the forward pass; something that it "
+                f"{told} gave other bits when it ran again than in the forward pass; something that it "
                 "reads was changed unseen, or it is not deterministic"
             )
         return ticket.window.over(storage)
@@ -100,7 +104,7 @@ class Way:
         for reference in self.values.values():
             value = reference()
             if value is not None and value.guard is None:
-                value.storage = None
+                value.storage = value.arriving = None
 
     def _act(self, actions: list[Action]) -> None:
         for action in actions:
@@ -108,12 +112,59 @@ class Way:
             value = reference() if reference is not None else None
             if value is None:
                 continue
-            if not action.make:
+            if action.what == "fetch":
+                if value.away is not None:
+                    value.fetch()
+            elif action.what == "leave":
+                self._leave(value)
+            elif action.what == "free":
                 # What was kept is let go only where nobody can ask for it again.
-                if value.guard is None or not self._retained:
+                if value.guard is None or value.away is not None or not self._retained:
                     value.give_back()
             elif value.storage is None and value.maker is not None and value.maker.again:
                 self._make(value)
+
+    # Values on the host ------------------------------------------------------------------------------------------
+
+    def move(self, value: Value) -> bool:
+        """Begin to copy a value to the host; whether it is there to be copied."""
+        if value.storage is None:
+            return False
+        table = self.table
+        if self._slab is None or self._slab[0] is not table:
+            slab = table.slabs.pop() if table.slabs else Slab(table.moved, value.storage.device)
+            self._slab = table, slab
+            self._slabs.append(self._slab)
+        value.move(self._slab[1])
+        return True
+
+    def leave(self, numbers: tuple[int, ...]) -> None:
+        """The bytes of values that were copied are wanted."""
+        for number in numbers:
+            reference = self.values.get(number)
+            value = reference() if reference is not None else None
+            if value is not None:
+                self._leave(value)
+
+    def _leave(self, value: Value) -> None:
+        if value.number in self.table.moved and (value.away is not None or self.move(value)):
+            value.leave()
+
+    def __del__(self) -> None:
+        for table, slab in getattr(self, "_slabs", ()):
+            # One for the next step; two where steps overlap, and no more.
+            table.slabs[1:] = []
+            table.slabs.append(slab)
+
+    def _here(self, value: Value) -> Any:
+        """The storage, brought back from the host if it is there alone."""
+        storage = value.there()
+        if storage is not None or value.away is None:
+            return storage
+        storage, arriving = value.away.get(value.number)
+        if arriving is not None:
+            arriving.wait()
+        return storage
 
     def _make(self, value: Value) -> None:
         made: dict[Value, Any] = {}
@@ -134,13 +185,13 @@ class Way:
 
     def get(self, value: Value) -> Any:
         """The storage of a value, made again from whatever is there if need be."""
-        storage = value.there()
+        storage = self._here(value)
         if storage is not None:
             return storage
         made: dict[Value, Any] = {}
 
         def find(one: Value) -> Any:
-            storage = one.there()
+            storage = self._here(one)
             return made.get(one) if storage is None else storage
 
         stack = [value]
