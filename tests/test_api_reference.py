@@ -20,6 +20,8 @@ MODULES = [
     "pebbling.testing",
     "pebbling.adapters.checkpoint_schedules",
     "pebbling.adapters.pyadjoint",
+    "pebbling.adapters.dask",
+    "pebbling.adapters.torchdiffeq",
 ]
 
 

@@ -8,9 +8,10 @@ import jax
 import numpy as np
 import pytest
 import torch
+from zarr.storage import MemoryStore as ZarrMemory
 
 from pebbling.errors import StoreError
-from pebbling.store import HDF5, Background, Compressed, Disk, Memory, Mock, Store, conformance
+from pebbling.store import HDF5, Background, Compressed, Disk, Memory, Mock, Remote, Store, Zarr, conformance
 
 RULES = 11
 
@@ -19,6 +20,9 @@ STORES = {
     "Disk": lambda path: Disk(path / "disk"),
     "Disk, durable": lambda path: Disk(path / "durable", durable=True),
     "HDF5": lambda path: HDF5(path / "file.h5"),
+    "Remote in memory": lambda path: Remote("memory://pebbling-tests"),
+    "Remote on disk": lambda path: Remote(f"file://{path}/remote"),
+    "Zarr": lambda path: Zarr(ZarrMemory()),
     "Mock": lambda path: Mock(),
     "Mock of Disk": lambda path: Mock(Disk(path / "mock")),
     "lossy": lambda path: Compressed(Memory(), lossy_bits=8),

@@ -15,15 +15,15 @@ from pebbling.store import HDF5, Compressed, Memory, extra
 
 def test_public_names():
     assert sorted(store.__all__) == [
-        "Background", "Compressed", "Disk", "HDF5", "Host", "Key", "Memory", "Mock", "Orphan", "Store", "clean",
-        "conformance", "orphans",
+        "Background", "Compressed", "Disk", "HDF5", "Host", "Key", "Memory", "Mock", "Orphan", "Remote", "Store",
+        "Zarr", "clean", "conformance", "orphans", "register_codec",
     ]  # fmt: skip
     assert all(hasattr(store, name) for name in store.__all__)
 
 
 def test_nothing_else_is_imported():
     code = "import sys, pebbling.store; pebbling.store.Memory().put(0, 1); \
-print([m for m in ('torch', 'jax', 'h5py', 'blosc2') if m in sys.modules])"
+print([m for m in ('torch', 'jax', 'h5py', 'blosc2', 'zarr', 'fsspec') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -14,7 +14,7 @@ from ..budget import Budget, told
 from ..chain import Action, Advance, EndForward, Online, Restore, Revolve, Schedule
 from ..chain.online import Ended
 from ..chain.validate import whole
-from ..store import Disk, Store
+from ..store import Store
 from ..tree import nbytes
 from .agree import ending_together, together
 from .checks import check_first_calls, check_functions, check_last, check_seed, seed_of, store_of
@@ -79,7 +79,8 @@ def adjoint(
 
     At most one of ``slots`` (snapshots, that of the initial state included), ``memory`` (bytes above
     what was allocated before the call) and ``schedule``; with none, the fewest slots for which no
-    step is advanced more than twice. ``store``, a store or a path, takes the snapshots of the slowest tier. ``resume``
+    step is advanced more than twice. ``store``, a store, a path or a URL, takes the snapshots of the
+    slowest tier. ``resume``
     is a directory from which a killed run goes on. ``verify`` compares replayed states with those
     of the first sweep: one of them ("last"), all of them ("all") or none (False). ``comm`` is a
     communicator of mpi4py whose ranks run the same plan; with ``resume`` each rank has a folder of its own there, and
@@ -121,7 +122,7 @@ def adjoint(
         Alone() if memory is not None else nullcontext(),
         explained(lambda: "step 0" if run is None else run.where()),
     ):
-        if by_path and resume is None and isinstance(store, Disk):
+        if by_path and resume is None and store is not None:
             cleanup.callback(store.close)
         holdings = cleanup.enter_context(Holdings())
         journal = None

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..signature import check_call
-from ..store import Disk, Store
+from ..store import Disk, Remote, Store
 from ..tree.structure import node_of
 from .steps import Adjoint, OwnAdjoint, State
 
@@ -38,7 +38,9 @@ def check_functions(advance: Any, reverse: Any, steps: Any) -> None:
 
 
 def store_of(store: Any) -> Store | None:
-    """The store that was given, or one on disk at the path that was."""
+    """The store that was given, or one at the path or URL that was."""
+    if isinstance(store, str) and "://" in store:
+        return Remote(store)
     if isinstance(store, str | PathLike):
         return Disk(fspath(store))
     if isinstance(store, type) and issubclass(store, Store):

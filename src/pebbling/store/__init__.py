@@ -1,6 +1,7 @@
 """Where snapshots are kept: one small contract, one file a store."""
 
 from .background import Background
+from .codecs import register_codec
 from .compressed import Compressed
 from .conformance import conformance
 from .contract import Key, Store
@@ -10,6 +11,8 @@ from .host import Host
 from .memory import Memory
 from .mock import Mock
 from .orphans import Orphan, clean, orphans
+from .remote import Remote
+from .zarr import Zarr
 
 __all__ = [
     "HDF5",
@@ -21,8 +24,11 @@ __all__ = [
     "Memory",
     "Mock",
     "Orphan",
+    "Remote",
     "Store",
+    "Zarr",
     "clean",
     "conformance",
     "orphans",
+    "register_codec",
 ]

@@ -14,6 +14,8 @@ import numpy as np
 
 from ..errors import CorruptSnapshot, StoreError
 from ..tree import Form, Layout, pack
+from .checksum import checksum
+from .codecs import as_bytes, codec_named, codec_names
 from .contract import Key, Store
 from .extra import require
 
@@ -25,18 +27,20 @@ _PIECE = 1 << 28
 class Compressed(Store):
     """Compresses what goes into ``store``, which it closes with itself.
 
-    ``codec`` is one of blosclz, lz4, lz4hc, zlib and zstd, ``level`` how hard it tries, from 0 to 9.
-    Needs blosc2: ``pip install 'pebbling[blosc]'``.
+    ``codec`` is one of blosclz, lz4, lz4hc, zlib and zstd, ``level`` how hard it tries, from 0 to 9; these need
+    blosc2: ``pip install 'pebbling[blosc]'``. Or it is one that was given to ``register_codec``, which has a level of
+    its own.
     """
 
     def __init__(self, store: Store, codec: str = "lz4", level: int = 5, lossy_bits: int | None = None) -> None:
-        if codec not in _CODECS:
-            raise ValueError(f"codec must be one of {', '.join(_CODECS)}, not {codec!r}")
+        self._own = codec_named(codec)
+        if codec not in _CODECS and self._own is None:
+            raise ValueError(f"codec must be one of {', '.join([*_CODECS, *codec_names()])}, not {codec!r}")
         if not 0 <= level <= 9:
             raise ValueError(f"level must be from 0 to 9, not {level}")
         if lossy_bits is not None and not 0 <= lossy_bits <= 52:
             raise ValueError(f"lossy_bits must be from 0 to 52, not {lossy_bits}")
-        self._blosc = require("blosc2", "blosc", "Compressed")
+        self._blosc: Any = None if self._own is not None else require("blosc2", "blosc", "Compressed")
         self.store = store
         self.codec = codec
         self.level = level
@@ -44,7 +48,7 @@ class Compressed(Store):
 
     @property
     def lossy(self) -> bool:  # type: ignore[override]
-        return self.lossy_bits is not None or self.store.lossy
+        return self.lossy_bits is not None or self.store.lossy or (self._own is not None and self._own.lossy)
 
     @property
     def in_memory(self) -> bool:  # type: ignore[override]
@@ -89,6 +93,11 @@ class Compressed(Store):
     def _squeeze(self, buffer: np.ndarray, form: Form) -> list[np.ndarray]:
         if self.lossy_bits is not None and form.fraction is not None and self.lossy_bits < form.fraction:
             buffer = _rounded(buffer, form, form.fraction - self.lossy_bits)
+        if self._own is not None:
+            typed = buffer if form.dtype is None else buffer.view(form.dtype).reshape(form.shape)
+            check = np.array([checksum(buffer)], np.uint64).view(np.uint8)
+            # Bytes that no codec of numbers knows are kept as they are.
+            return [check, typed.copy() if form.dtype is None else as_bytes(self._own.encode(typed)).copy()]
         codec = self._blosc.Codec[self.codec.upper()]
         pieces = (buffer[start : start + _PIECE] for start in range(0, buffer.size, _PIECE))
         return [
@@ -102,6 +111,8 @@ class Compressed(Store):
         try:
             meta, squeezed = held
             layout = Layout(meta, self.pickle)
+            if self._own is not None:
+                return self._decoded(key, layout, squeezed)
             buffers, finish = layout.allocate() if self._fits(layout, squeezed) else ([], None)
             if finish is None:
                 raise CorruptSnapshot(f"snapshot {key!r} is not of the size that it says")
@@ -112,6 +123,20 @@ class Compressed(Store):
             raise
         except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
             raise CorruptSnapshot(f"snapshot {key!r} can't be decompressed: {error}") from error
+        return finish()
+
+    def _decoded(self, key: Key, layout: Layout, squeezed: Any) -> Any:
+        """The same with a codec of somebody else's."""
+        assert self._own is not None
+        buffers, finish = layout.allocate()
+        for buffer, form, (check, content) in zip(buffers, layout.forms, squeezed, strict=True):
+            found = content if form.dtype is None else as_bytes(self._own.decode(content.tobytes()))
+            buffer[...] = found
+            if not self.lossy and checksum(buffer) != int(check.view(np.uint64)[0]):
+                raise CorruptSnapshot(
+                    f"snapshot {key!r} is not what was written: if {self.codec!r} loses anything, register it with "
+                    "lossy=True"
+                )
         return finish()
 
     def _fits(self, layout: Layout, squeezed: Any) -> bool:
