@@ -144,6 +144,7 @@ def _add_plan(commands: Any) -> None:
     instead.add_argument("--compare", action="store_true", help="forwards against memory, for every family")
     output = parser.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="print JSON, which `pebbling show` reads")
+    output.add_argument("--board", metavar="FILE.svg", help="draw the schedule being played, step by step, animated")
     output.add_argument("--save", metavar="FILE.svg", help=f"draw a picture (--compare: by default {_COMPARED})")
 
 
@@ -158,8 +159,9 @@ def _whole_number(text: str) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    if options.save is not None:
-        svg_path(options.save)
+    for path in (options.save, options.board):
+        if path is not None:
+            svg_path(path)
     given = {name.replace("-", "_"): getattr(options, name.replace("-", "_")) for name in _PROBLEM}
     problem = in_numbers({"steps": options.steps, **given, "overlap": not options.no_overlap})
     if options.no_overlap and (problem["disk"] is None or options.schedule or options.compare):
@@ -178,16 +180,22 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _say_sheet(sheet: show.Sheet, options: argparse.Namespace) -> int:
     as_json = "json" in options and options.json
+    drawn = {}
+    if "board" in options and options.board is not None:
+        show.board(sheet.schedule, options.board)
+        drawn["board"] = options.board
     print(json.dumps(sheet.json(), indent=2) if as_json else emphasised(sheet.text(), sys.stdout))
     if options.save is not None:
         sheet.picture(options.save)
-        print(f"picture: {options.save}", file=sys.stderr if as_json else sys.stdout)
+        drawn["picture"] = options.save
+    for what, path in drawn.items():
+        print(f"{what}: {path}", file=sys.stderr if as_json else sys.stdout)
     return 0
 
 
 def _compare(options: argparse.Namespace, problem: dict[str, Any]) -> int:
     has_disk = any(problem[name] is not None for name in ("disk", "disk_write", "disk_read"))
-    unused = ["schedule", "slots"] + ([] if has_disk else ["forward", "backward"])
+    unused = ["schedule", "slots", "board"] + ([] if has_disk else ["forward", "backward"])
     for name in unused:
         if getattr(options, name) is not None:
             raise ValueError(f"--compare counts the forwards of every family with any memory: leave out --{name}")

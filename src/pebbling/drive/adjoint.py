@@ -14,6 +14,7 @@ from ..budget import Budget, told
 from ..chain import Action, Advance, EndForward, Online, Restore, Revolve, Schedule
 from ..chain.online import Ended
 from ..chain.validate import whole
+from ..logs import note
 from ..store import Store
 from ..tree import nbytes
 from .agree import ending_together, together
@@ -143,6 +144,10 @@ def adjoint(
             settled = settle(budget, problem)
         plan = settled.schedule
         known = None if isinstance(plan, Online) else plan
+        if journal is not None and journal.entry is not None:
+            note("adjoint: goes on with the run in %s, %s", resume, brief(plan))
+        else:
+            note("adjoint: %s", brief(plan))
         report = Report(brief(plan), state_bytes=nbytes(state), lossy=store is not None and store.lossy)
         handover = Handover(own, settled, None if known is None else known.steps)
         name = None if journal is None else journal.name

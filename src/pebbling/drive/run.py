@@ -15,6 +15,7 @@ from typing import Any
 
 from ..chain import Action, Advance, EndForward, Free, Record, Restore, Reverse, Snapshot, Turn
 from ..errors import CorruptSnapshot, ResumeError
+from ..logs import alarm
 from ..tree import copy
 from .holdings import Held, Holdings
 from .report import Report
@@ -251,6 +252,7 @@ class Run:
     def _recover(self, step: int, slot: int, tier: int) -> State:
         """Compute a damaged snapshot again from the latest good one before it, and put it back."""
         state, at = self._latest(step)
+        alarm("the snapshot of step %d in tier %d is damaged: computed again from step %d", step, tier, at)
         self.report.advances += step - at
         self.report.recovered += 1
         for self.at in range(at, step):

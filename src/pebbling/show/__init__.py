@@ -1,5 +1,6 @@
 """Plans and reports as text and pictures; read by the command line and by nothing else."""
 
+from .board import board
 from .chart import tradeoff
 from .compare import Comparison, Curve, compare
 from .live import live
@@ -11,6 +12,7 @@ __all__ = [
     "Comparison",
     "Curve",
     "Sheet",
+    "board",
     "compare",
     "live",
     "pebbles",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .svg import Page, number
 
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _BYTES = [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")]
 _SECONDS = [(86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"), (1e-3, "ms"), (1e-6, "µs")]
 
@@ -71,10 +72,14 @@ def byte_unit(largest: float) -> Unit:
 def label(value: float) -> str:
     """A number on an axis.
 
-    >>> label(0), label(1500), label(2000000), label(0.25)
-    ('0', '1500', '2M', '0.25')
+    >>> label(0), label(1500), label(2000000), label(0.25), label(4e11), label(1e12)
+    ('0', '1500', '2M', '0.25', '4·10¹¹', '10¹²')
     """
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    if abs(value) >= 1e9:
+        mantissa, exponent = f"{value:e}".split("e")
+        power = "10" + str(int(exponent)).translate(_RAISED)
+        return power if float(mantissa) == 1 else f"{float(mantissa):.6g}·{power}"
+    for size, letter in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= 10 * size or (abs(value) >= size and (value / size * 10).is_integer() and size > 1e3):
             return f"{value / size:.6g}{letter}"
     return f"{value:.6g}"

@@ -15,6 +15,8 @@ from .svg import Page, number, polyline, segment
 from .trace import Bar, Blur, Line, Taped, Trace
 
 _SPACING = 2.0
+_MANY, _APART = 60, 4
+"""Rows of bars above which they are drawn some pixels apart: closer, they would make one blot."""
 _LONG = 12.0
 
 
@@ -72,11 +74,16 @@ def _areas(tapes: Iterable[Taped], time: Axis, step: Axis) -> Iterator[str]:
 
 
 def _bars(bars: Iterable[Bar], time: Axis, step: Axis) -> Iterator[str]:
-    """One row for each pixel, with bars that touch joined."""
+    """One row for each half pixel, or every few where there are many, with bars that touch joined."""
     rows: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for bar in bars:
         if time(bar.stop) - time(bar.start) >= 1:
             rows[round(2 * step(bar.step))].append((time(bar.start), time(bar.stop)))
+    if len(rows) > _MANY:
+        drawn: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        for y, spans in rows.items():
+            drawn[2 * _APART * round(y / (2 * _APART))] += spans
+        rows = drawn
     for y, spans in sorted(rows.items()):
         spans.sort()
         left, right = spans[0]

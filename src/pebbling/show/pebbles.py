@@ -52,9 +52,9 @@ def pebbles(
     total = durations(schedule, scale.clock)[schedule.root]
     few = scale.counter.count(schedule.root).length <= _MOST_SIGNS
     traced = trace(schedule, scale.clock, scale.counter, 0.0 if few else total * _FINEST / (RIGHT - LEFT))
-    panels = _panels(schedule, scale, traced)
+    below = panels(schedule, scale, traced)
 
-    title, detail = describe(schedule), _detail(schedule, scale, traced, panels)
+    title, detail = describe(schedule), _detail(schedule, scale, traced, below)
     page = Page(WIDTH, 0, f"{title}. {detail}")
     draw_title(page, title, detail)
     top = draw_legend(page, _legend(schedule, traced, few))
@@ -68,7 +68,7 @@ def pebbles(
     else:
         draw_coarse(page, traced, time, step)
     bottom = top + _HEIGHT
-    for panel in panels:
+    for panel in below:
         top, bottom = bottom + _GAP, bottom + _GAP + _PANEL
         draw_panel(page, panel, scale, time, top, bottom)
     name_x(page, time, bottom)
@@ -76,7 +76,7 @@ def pebbles(
     return page.svg(path)
 
 
-def _panels(schedule: Schedule, scale: Scale, traced: Trace) -> list[Panel]:
+def panels(schedule: Schedule, scale: Scale, traced: Trace) -> list[Panel]:
     """One panel for each tier that is ever used."""
     names, rooms = tier_names(len(traced.held)), schedule.model.rooms
     return [
@@ -92,12 +92,12 @@ def _panels(schedule: Schedule, scale: Scale, traced: Trace) -> list[Panel]:
     ]
 
 
-def _detail(schedule: Schedule, scale: Scale, traced: Trace, panels: list[Panel]) -> str:
+def _detail(schedule: Schedule, scale: Scale, traced: Trace, below: list[Panel]) -> str:
     cost = schedule.cost
     parts = [
         f"{cost.forwards:,} forwards, {cost.forwards / max(schedule.steps, 1):.2f} a step",
         *([scale.say_time(traced.time)] if scale.timed else []),
-        *(f"peak {scale.say_amount(panel.peak)} {where(panel.name)}" for panel in panels),
+        *(f"peak {scale.say_amount(panel.peak)} {where(panel.name)}" for panel in below),
         *([f"at most {cost.tapes:,} tapes kept"] if cost.tapes else []),
         f"{cost.stores:,} stores, {cost.restores:,} restores",
     ]

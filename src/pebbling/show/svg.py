@@ -26,7 +26,7 @@ _SHAPES = (
     ".tape{stroke-width:2;opacity:.35}.fine{stroke-width:.8}.tapes{opacity:.18}.turns{stroke-width:1}"
     ".restore{stroke-width:1.4}.reverse{stroke-width:1.2}.jump{stroke-dasharray:1.5 2.5;opacity:.8}"
     ".area{opacity:.16}.curve{stroke-width:1.4;stroke-linejoin:round}.limit{stroke-dasharray:4 3}"
-    ".line{stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:7 3}.dot{stroke-width:1.3}"
+    ".ring{stroke-width:3}.line{stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:7 3}.dot{stroke-width:1.3}"
 )
 _FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
 
@@ -38,11 +38,11 @@ class Page:
         self.width, self.height, self.label = width, height, label
         self._parts: list[str] = []
 
-    def shape(self, tag: str, kind: str, tip: str = "", **attributes: float | str) -> None:
-        """One element of class ``kind``; ``tip`` shows when the pointer rests on it."""
+    def shape(self, tag: str, kind: str, tip: str = "", *, inside: str = "", **attributes: float | str) -> None:
+        """One element of class ``kind``; ``tip`` shows when the pointer rests on it, ``inside`` is what moves it."""
         written = "".join(f" {name.replace('_', '-')}={_quoted(value)}" for name, value in attributes.items())
-        inside = f"><title>{escape(tip)}</title></{tag}>" if tip else "/>"
-        self._parts.append(f"<{tag} class={quoteattr(kind)}{written}{inside}")
+        content = (f"<title>{escape(tip)}</title>" if tip else "") + inside
+        self._parts.append(f"<{tag} class={quoteattr(kind)}{written}" + (f">{content}</{tag}>" if content else "/>"))
 
     def path(self, kind: str, lines: Iterable[str], tip: str = "") -> None:
         """One path from its pieces; nothing if there are none."""

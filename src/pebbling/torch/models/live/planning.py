@@ -10,6 +10,7 @@ import torch
 
 from ....errors import BudgetError
 from ....graph import Graph, GraphPlan, solve
+from ....logs import note
 from ....units import format_bytes
 from ..model_plan import ModelPlan
 from ..watch import SLACK
@@ -56,6 +57,7 @@ class LivePlanner:
                 unproven=recorded.unproven if plan.replayed else {},
             )
         )
+        note("fit: %s, a plan of %s: %.1f %% more time", self.name, format_bytes(plan.peak), 100 * plan.overhead)
         return table
 
     def _solve(self, planned: Planned, recorded: Recorded, device: torch.device) -> GraphPlan:
