@@ -16,6 +16,9 @@ from pebbling.chain import Revolve, Staged
 from pebbling.drive import journal
 from pebbling.store import Disk, Mock, clean, files, orphans
 
+# Other tests of the same process may have loaded jax, which warns of forks. The children here use no jax.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+
 N = 12
 SEED = np.ones(7)
 WANT = store_everything(advance, reverse, start(), range(N), SEED)

@@ -138,7 +138,7 @@ def _schedule(content: dict[str, Any]) -> Schedule:
     if family not in _FAMILIES:
         raise ValueError(f"there is no family of schedules {family!r}: one of {', '.join(_FAMILIES)} is expected")
     steps = made_with.get("steps", 0)
-    if type(steps) is not int or not 0 <= steps <= _MOST:
+    if type(steps) is not int or steps > _MOST:
         raise ValueError(f"a plan for {steps!r} steps can't be shown: at most {_MOST:,} are")
     if "tiers" in made_with:
         made_with["tiers"] = tuple(Tier(**tier) for tier in made_with["tiers"])

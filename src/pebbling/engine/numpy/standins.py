@@ -29,6 +29,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
+from itertools import islice
 from types import CellType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -60,6 +61,11 @@ _UNTOUCHED = ModuleType("numpy")
 _LOCK = threading.Lock()
 _inside = 0
 _modules = -1
+"""How many modules have been looked at; -1: all are to be looked at anew."""
+_last = ""
+"""The name of the latest of them."""
+_unfinished: list[str] = []
+"""Those that may still gain names: the program itself, and modules whose import had not ended."""
 _places: list[Place] = []
 _extra: list[Place] = []
 _cells: list[tuple[CellType, Any]] = []
@@ -209,16 +215,31 @@ WRAPPED.append(_bound)
 
 
 def _look_round() -> None:
-    """Find every module that has one of the originals by name."""
-    global _modules
+    """Find every module that has one of the originals by name.
+
+    Modules stay where they are in ``sys.modules`` and new ones come last. So only those are looked at that came since
+    the last time: a look at thousands would take more memory than a small budget has.
+    """
+    global _modules, _last
     for call in BEFORE:
         call()
-    _modules = len(sys.modules)
-    _places[:] = [(vars(owner), name, *_OURS[id(vars(owner)[name])]) for owner, name in _OWNERS]
-    vars(_UNTOUCHED).update(vars(np))
-    for module_name, module in list(sys.modules.items()):
+    if not 0 < _modules <= len(sys.modules) or next(islice(sys.modules, _modules - 1, None)) != _last:
+        _modules = 0
+        _unfinished.clear()
+        _places[:] = [(vars(owner), name, *_OURS[id(vars(owner)[name])]) for owner, name in _OWNERS]
+        vars(_UNTOUCHED).update(vars(np))
+    again = [module for name in _unfinished if (module := sys.modules.get(name)) is not None]
+    if again:
+        _places[:] = [place for place in _places if not any(place[0] is vars(module) for module in again)]
+    names = [*_unfinished, *islice(sys.modules, _modules, None)]
+    _modules, _last = len(sys.modules), next(reversed(sys.modules))
+    _unfinished.clear()
+    for module_name in names:
+        module = sys.modules.get(module_name)
         if not isinstance(module, ModuleType):
             continue
+        if module_name == "__main__" or getattr(module.__spec__, "_initializing", False):
+            _unfinished.append(module_name)
         if str(getattr(module, "__file__", None)).endswith(_COMPILED):
             _places.extend((vars(module), name, np, _UNTOUCHED) for name, value in vars(module).items() if value is np)
         if module_name.partition(".")[0] not in _SKIPPED:
