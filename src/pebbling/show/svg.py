@@ -26,7 +26,8 @@ _SHAPES = (
     ".tape{stroke-width:2;opacity:.35}.fine{stroke-width:.8}.tapes{opacity:.18}.turns{stroke-width:1}"
     ".restore{stroke-width:1.4}.reverse{stroke-width:1.2}.jump{stroke-dasharray:1.5 2.5;opacity:.8}"
     ".area{opacity:.16}.curve{stroke-width:1.4;stroke-linejoin:round}.limit{stroke-dasharray:4 3}"
-    ".ring{stroke-width:3}.line{stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:7 3}.dot{stroke-width:1.3}"
+    ".ring{stroke-width:3}.line{stroke-width:2;stroke-linejoin:round}"
+    ".dashed{stroke-dasharray:7 3}.dot{stroke-width:1.3}"
 )
 _FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
 
