@@ -16,13 +16,13 @@ import numpy as np
 
 from pebbling.graph import Compute, Free, Graph, Node, Step, simulate
 from pebbling.graph.blocks import chain
-from pebbling.graph.board import Board, Line
+from pebbling.graph.board import Board, KeptLine
 from pebbling.graph.indexed import Indexed, index
 
 FOLDER = Path(__file__).parent / "graphs"
 
 
-def _overhead(graph: Graph, board: Board, line: Line, budget: int) -> float | None:
+def _overhead(graph: Graph, board: Board, line: KeptLine, budget: int) -> float | None:
     peak, time = board.measure(line)
     return time / graph.time - 1 if np.isfinite(time) and peak <= budget else None
 
@@ -49,7 +49,7 @@ def segments(graph: Graph, budget: int) -> float | None:
     return _least(found)
 
 
-def _checkpointed(graph: Indexed, board: Board, links, cuts: list[int]) -> Line:
+def _checkpointed(graph: Indexed, board: Board, links, cuts: list[int]) -> KeptLine:
     line = board.everything(links.order)
     crossing = {int(s) for cut in cuts if cut for s in _crossing(graph, cut)}
     for start, stop in pairwise(cuts):

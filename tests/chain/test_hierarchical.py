@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pebbling.chain.actions import Free, Restore, Snapshot, Turn, decode
-from pebbling.chain.check import Machine, check
+from pebbling.chain.check import ChainMachine, check
 from pebbling.chain.cost import Tier
 from pebbling.chain.hierarchical import Hierarchical
 from pebbling.chain.hierarchical.lengths import LengthCurve, Lengths
@@ -333,7 +333,7 @@ def test_chains_of_curves_are_the_least_ones(start, heights):
 def test_positions_and_arrays_agree_with_the_stream(schedule):
     actions = list(schedule)
     assert [action for chunk in schedule.chunks() for action in decode(chunk)] == actions
-    machine, places = Machine(schedule.model), {schedule.steps - 1, schedule.steps // 3, 17, 1, 0}
+    machine, places = ChainMachine(schedule.model), {schedule.steps - 1, schedule.steps // 3, 17, 1, 0}
     for index, action in enumerate(actions):
         if isinstance(action, Turn) and action.step in places:
             position = schedule.seek(action.step)

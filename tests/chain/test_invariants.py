@@ -31,7 +31,7 @@ from pebbling.chain import (
     check,
     decode,
 )
-from pebbling.chain.check import Machine
+from pebbling.chain.check import ChainMachine
 
 CASES = int(os.environ.get("PEBBLING_CASES", "150"))
 many = settings(
@@ -68,7 +68,7 @@ def test_seek_is_what_running_the_prefix_gives(schedule: Schedule, data: st.Data
     position = schedule.seek(step)
     actions = list(schedule)
     assert actions[position] in (Turn(step), Reverse(step))
-    machine = Machine(schedule.model)
+    machine = ChainMachine(schedule.model)
     for action in actions[:position]:
         machine.do(action)
     assert position.snapshots == machine.slots

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pebbling import BudgetError, Online, PebblingError, StoreAll, adjoint
 from pebbling.drive.slow_tier import time_transfer
-from pebbling.drive.tracing import Traced
+from pebbling.drive.tracing import TracedMemory
 from pebbling.store import HDF5, Compressed, Disk, Memory, Mock
 
 
@@ -489,9 +489,9 @@ def test_tracing_does_not_disturb_who_else_traces():
     try:
         held = np.ones(500_000)
         del held
-        with Traced() as outer:
+        with TracedMemory() as outer:
             first = np.ones(200_000)
-            with Traced() as inner:
+            with TracedMemory() as inner:
                 np.ones(50_000).sum()
             second = np.ones(10)
         assert 400_000 <= inner.peak < 410_000
@@ -502,7 +502,7 @@ def test_tracing_does_not_disturb_who_else_traces():
         assert first.size > second.size
     finally:
         tracemalloc.stop()
-    with Traced():
+    with TracedMemory():
         assert tracemalloc.is_tracing()
     assert not tracemalloc.is_tracing()
 

@@ -10,7 +10,7 @@ from graph_brute import random_graph
 
 from pebbling.graph import Graph, Node, Storage, highs, load, smallest, solve
 from pebbling.graph import tighten as tightening
-from pebbling.graph.linear import Programme, Rows
+from pebbling.graph.linear import Constraints, Programme
 
 GRAPHS = Path(__file__).parents[2] / "benchmarks" / "graphs"
 
@@ -33,7 +33,7 @@ def assert_sound(programmes):
 
 
 def test_terms_of_one_variable_become_one_entry():
-    rows = Rows()
+    rows = Constraints()
     rows.add(np.array([1.0, 2.0]), (1.0, np.array([3, 0])), (-1.0, np.array([-1, 2])), (2.0, np.array([3, 2])))
     rows.one(4.0, np.array([0.5, 0.25, 1.0, -1.0]), np.array([1, 1, 0, 0]))
     row, column, coefficient, limit = rows.gathered()
@@ -84,7 +84,7 @@ def test_programmes_of_a_captured_model_are_sound(seen):
 def test_programmes_that_a_second_entry_made_deadly(name, bound):
     """Met in practice: of the one HiGHS died, of the other it did not return."""
     arrays = dict(np.load(Path(__file__).parent / "programmes" / f"{name}.npz"))
-    rows = Rows([arrays["row"]], [arrays["column"]], [arrays["coefficient"]], [arrays["limit"]])
+    rows = Constraints([arrays["row"]], [arrays["column"]], [arrays["coefficient"]], [arrays["limit"]])
     assert len(set(zip(arrays["row"], arrays["column"]))) == len(arrays["row"]) - 1
     entries = dict(zip(("row", "column", "coefficient", "limit"), rows.gathered(), strict=True))
     nothing = np.zeros((1, 0), np.int64)

@@ -259,10 +259,10 @@ def test_a_file_may_name_no_class_that_the_program_has_not_got(tmp_path):
 
 
 def test_a_file_sets_no_attribute_that_is_more_than_content():
-    from pebbling.store.conformance import Record
+    from pebbling.store.conformance import Sample
 
     for name in ("__class__", "__dict__", ""):
-        meta, _ = tree.pack(Record(1, "x"))
+        meta, _ = tree.pack(Sample(1, "x"))
         meta = meta.replace(b"s\x06values", b"s" + bytes([len(name)]) + name.encode(), 2)
         with pytest.raises((StoreError, ValueError)):
             tree.Layout(meta)

@@ -39,7 +39,7 @@ def check(schedule: Schedule | Iterable[Action], model: Model | None = None) -> 
     """
     if model is None:
         model = schedule.model if isinstance(schedule, Schedule) else _unbounded(schedule := list(schedule))
-    machine = Machine(model)
+    machine = ChainMachine(model)
     for action in schedule:
         machine.do(action)
     return machine.finish()
@@ -53,7 +53,7 @@ def _unbounded(actions: list[Action]) -> Model:
     return Model(max(steps, default=0), (Room(None),) * (1 + max(tiers, default=0)))
 
 
-class Machine:
+class ChainMachine:
     """The state of the game: what is where, what is reversed, what was counted."""
 
     def __init__(self, model: Model) -> None:

@@ -32,7 +32,7 @@ from .ranks_journal import JournalOfRanks
 from .report import Report, brief, compare_with_plan, tell
 from .resume import resume as take_over
 from .run import Run
-from .settle import Problem, Settled, settle
+from .settle import Chosen, Problem, settle
 from .shelves import StoreShelf, leave, make_shelves
 from .steps import Adjoint, OwnAdjoint, State
 from .sweep import sweep
@@ -139,7 +139,7 @@ def adjoint(
             own, lambda: holdings.state(first), index, seed, store, verify, comm, resume is not None, back_again
         )
         if journal is not None and journal.entry is not None:
-            settled = Settled(journal.schedule(budget.schedule, None if callable(index) else len(index)), index)
+            settled = Chosen(journal.schedule(budget.schedule, None if callable(index) else len(index)), index)
         else:
             settled = settle(budget, problem)
         plan = settled.schedule
@@ -216,7 +216,7 @@ def _checked(seed: Callable[[State], Adjoint]) -> Callable[[State], Adjoint]:
 
 def _run(
     run: Run,
-    settled: Settled,
+    settled: Chosen,
     handover: Handover,
     comm: Any,
     journal: Journal | None,

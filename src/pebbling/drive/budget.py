@@ -29,7 +29,7 @@ from ..units import format_bytes
 from .holdings import Holdings
 from .ledger import own_size, planned, tracked
 from .steps import OwnAdjoint, State
-from .tracing import Traced
+from .tracing import TracedMemory
 from .trial import tried
 from .verify import digests
 
@@ -45,7 +45,7 @@ _JITTER = 2 * 1024  # what two trials of the same step may differ by: Python's o
 
 
 @dataclass
-class Measured:
+class FirstSteps:
     """What the first steps showed, in bytes and seconds."""
 
     state: int
@@ -99,7 +99,7 @@ class Allotment:
     """
 
     budget: int
-    measured: Measured
+    measured: FirstSteps
     besides: int
     least: int
     each: int = 0
@@ -184,13 +184,13 @@ class Allotment:
         )
 
 
-def measure(steps: OwnAdjoint, state: State, seed: Any, number: int | None, timed: bool) -> Measured:
+def measure(steps: OwnAdjoint, state: State, seed: Any, number: int | None, timed: bool) -> FirstSteps:
     """Run step 0 and see what it takes, and step 1 as well if there surely is one: without tracing if it is timed.
 
     ``number`` is how many steps there are, or ``None``.
     """
     begun = perf_counter()
-    with Traced() as traced:
+    with TracedMemory() as traced:
         after = steps.advance(state, 0)
     seconds, taken = perf_counter() - begun, [after]
     leaves = flatten(after)[0]
@@ -207,23 +207,23 @@ def measure(steps: OwnAdjoint, state: State, seed: Any, number: int | None, time
                 taken.append(steps.advance(held, 1))
                 seconds = perf_counter() - begun
             else:
-                with Traced() as second:
+                with TracedMemory() as second:
                     taken.append(steps.advance(held, 1))
                 seconds = perf_counter() - begun
                 left = second.held - max(nbytes(taken[1]), own_size(taken[1]))
                 grown = 0 if other or left <= _NOTICED else left
                 advance = max(traced.peak - once, second.peak)
     with Holdings() as holdings:
-        with Traced() as copied:
+        with TracedMemory() as copied:
             holdings.hold(state)
-        with Traced() as kept:
+        with TracedMemory() as kept:
             holdings.hold(after, keep=True)
-        with Traced() as looked:
+        with TracedMemory() as looked:
             digests(after)
     # A store works in the background, where its memory can't be told from that of a reversal.
     found = None if timed else _try_reversal(steps, state, after, seed)
     adjoint, most, turn, left = found if found is not None else _guess(seed, size, advance - size)
-    return Measured(
+    return FirstSteps(
         state=size,
         held=kept.held,
         leaves=len(leaves),
@@ -246,13 +246,13 @@ def _try_reversal(steps: OwnAdjoint, state: State, after: State, seed: Any) -> t
     """The bytes of an adjoint, and the most that the seed and a reversal have at once, and what that leaves."""
 
     def trial() -> tuple[int, int, int, int]:
-        with Traced() as seeded:
+        with TracedMemory() as seeded:
             given = copy(seed(after) if callable(seed) else seed)
         adjoint = seeded.held
         steps.turn(state, given, 0)  # The first time there may be things to be set up.
         given = None
         given = copy(seed(after) if callable(seed) else seed)
-        with Traced() as turned:
+        with TracedMemory() as turned:
             result = steps.turn(state, given, 0)
         left = turned.held - own_size(result)
         return adjoint, seeded.peak if callable(seed) else 0, turned.peak, left if left > _NOTICED else 0
@@ -267,7 +267,7 @@ def _guess(seed: Any, state: int, workspace: int) -> tuple[int, int, int, int]:
 
 
 def allot(
-    budget: int, measured: Measured, number: int | None, states: int = 0, nbytes: int = 0, each: int = 0
+    budget: int, measured: FirstSteps, number: int | None, states: int = 0, nbytes: int = 0, each: int = 0
 ) -> Allotment:
     """Divide a budget; ``states`` and ``nbytes`` are held besides what every run holds."""
     besides = (
@@ -286,7 +286,7 @@ def refuse_untraced(state: State) -> None:
             )
 
 
-def refuse(budget: int, minimum: int, measured: Measured) -> NoReturn:
+def refuse(budget: int, minimum: int, measured: FirstSteps) -> NoReturn:
     """Say that the budget is too small, and which one is not."""
     raise BudgetError(
         f"{budget} bytes ({format_bytes(budget)}) are too few for states of {format_bytes(measured.state)}, a step "

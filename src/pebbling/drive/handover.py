@@ -11,16 +11,16 @@ from ..chain import Action, Online, Revolve, Schedule, Turn
 from ..chain.gaps import way_back
 from ..tree import nbytes
 from .run import Run
-from .settle import Settled
+from .settle import Chosen
 from .shelves import MemoryShelf
 from .steps import Adjoint, OwnAdjoint, State
-from .tracing import Traced
+from .tracing import TracedMemory
 
 
 class Handover:
     """What a trial found, for the run that follows."""
 
-    def __init__(self, own: OwnAdjoint, settled: Settled, number: int | None) -> None:
+    def __init__(self, own: OwnAdjoint, settled: Chosen, number: int | None) -> None:
         """Let the first steps of a run of ``number`` give what the trial found, and the first reversal be measured."""
         self._allotment = settled.allotment
         self._turn: int | None = None
@@ -45,7 +45,7 @@ class Handover:
         def first_turn(state: State, adjoint: Adjoint, step: int) -> Adjoint:
             own.turn = turn  # type: ignore[method-assign]
             size = nbytes(adjoint)
-            with Traced() as traced:
+            with TracedMemory() as traced:
                 result = turn(state, adjoint, step)
             self._turn = allotment.check_reversal(step + 1 if number is None else number, traced.peak, size)
             return result

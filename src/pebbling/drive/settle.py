@@ -15,11 +15,11 @@ from ..errors import BudgetError
 from ..store import Store
 from ..units import parse_budget
 from .agree import agree, largest, smallest, together
-from .budget import Allotment, Measured, allot, measure, refuse_untraced
+from .budget import Allotment, FirstSteps, allot, measure, refuse_untraced
 from .inverse import Inverse
 from .slow_tier import divide, quickest, time_transfer
 from .steps import OwnAdjoint, State
-from .tracing import Traced
+from .tracing import TracedMemory
 
 _DIGEST = 220  # bytes that remembering the digest of a leaf takes
 _ENDED = 500  # what a snapshot takes in the plan of a loop of unknown length
@@ -29,7 +29,7 @@ Index: TypeAlias = range | Callable[[State, int], bool]
 
 
 @dataclass(frozen=True)
-class Settled:
+class Chosen:
     """The schedule and the steps; where the budget was in bytes, how it is divided."""
 
     schedule: Schedule | Online
@@ -52,7 +52,7 @@ class Problem:
     inverse: Inverse | None = None
 
 
-def settle(budget: Budget, problem: Problem) -> Settled:
+def settle(budget: Budget, problem: Problem) -> Chosen:
     """The schedule for a chain."""
     comm = problem.comm
     agree(comm, "the call", _asked(budget, problem))
@@ -77,7 +77,7 @@ def _asked(budget: Budget, problem: Problem) -> str:
     return f"{given[0] + '=' if given else 'no budget'}, {length}, {store}, verify={problem.verify!r}"
 
 
-def _known(budget: Budget, number: int, problem: Problem) -> Settled:
+def _known(budget: Budget, number: int, problem: Problem) -> Chosen:
     """The schedule, but for a budget in bytes."""
     schedule = budget.schedule
     if isinstance(schedule, Online):
@@ -86,10 +86,10 @@ def _known(budget: Budget, number: int, problem: Problem) -> Settled:
         raise ValueError(f"the schedule is for {schedule.steps} steps, the chain has {number}")
     if schedule is None:
         schedule = Revolve(number, default_slots(number) if budget.slots is None else budget.slots)
-    return Settled(schedule, problem.index)
+    return Chosen(schedule, problem.index)
 
 
-def _unknown(budget: Budget, problem: Problem) -> Settled:
+def _unknown(budget: Budget, problem: Problem) -> Chosen:
     """The same for a loop of unknown length."""
     if isinstance(budget.schedule, Schedule):
         raise ValueError(f"a loop of unknown length takes an Online schedule, not {budget.schedule!r}")
@@ -106,10 +106,10 @@ def _unknown(budget: Budget, problem: Problem) -> Settled:
     online = budget.schedule
     if online is None:
         online = Online(UNKNOWN_LENGTH_SLOTS if budget.slots is None else budget.slots)
-    return Settled(online, problem.index)
+    return Chosen(online, problem.index)
 
 
-def _by_bytes(memory: float | str, problem: Problem, settled: Settled) -> Settled:
+def _by_bytes(memory: float | str, problem: Problem, settled: Chosen) -> Chosen:
     """The schedule for a budget in bytes; as it is settled for a chain without steps."""
     journal = _JOURNAL if problem.resumable else 0
     if callable(problem.index):
@@ -148,11 +148,11 @@ class _Answered:
         return self._more(state, step) if step else self._going
 
 
-def _measure_inverse(inverse: Inverse, measured: Measured) -> None:
+def _measure_inverse(inverse: Inverse, measured: FirstSteps) -> None:
     """Run the inverse of step 0, and give it room where it takes more than the step; note what it costs."""
     after = measured.taken[0]
     begun = perf_counter()
-    with Traced() as traced:
+    with TracedMemory() as traced:
         result = inverse(after, 0)
     seconds = perf_counter() - begun
     del result
@@ -160,7 +160,7 @@ def _measure_inverse(inverse: Inverse, measured: Measured) -> None:
     inverse.cost = seconds / measured.seconds if measured.seconds > 0 else 1.0
 
 
-def _measure(memory: float | str, problem: Problem, number: int | None, timed: bool) -> tuple[int, Measured]:
+def _measure(memory: float | str, problem: Problem, number: int | None, timed: bool) -> tuple[int, FirstSteps]:
     comm = problem.comm
     limit = smallest(comm, parse_budget(memory))
     with together(comm, "looking at the state"):

@@ -18,7 +18,7 @@ from .agree import largest, together
 from .budget import Allotment, refuse
 from .leftovers import probe, sweep_out
 from .steps import State
-from .tracing import Traced
+from .tracing import TracedMemory
 
 _IN_FLIGHT = 3  # snapshots in memory on their way to or from a store: two out, one in
 _TURN = 3  # what a reversal is expected to take, in forward steps
@@ -51,7 +51,7 @@ def time_transfer(store: Store, state: State, comm: Any = None) -> Transfer:
     with together(comm, "trying the store"):
         sweep_out(store)
         try:
-            with Traced() as traced:
+            with TracedMemory() as traced:
                 begun = perf_counter()
                 store.put(key, state)
                 store.flush()

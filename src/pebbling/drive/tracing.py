@@ -38,7 +38,7 @@ class Alone:
             del _ALONE[thread]
 
 
-class Traced:
+class TracedMemory:
     """A context that measures with ``tracemalloc``; ``peak`` and ``held`` are bytes above the start."""
 
     peak = 0

@@ -19,7 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from .board import Board, Line
+from .board import Board, KeptLine
 from .indexed import Floats, Indexed, Ints
 
 _BLOCKS = 56
@@ -33,7 +33,7 @@ _FINE = tuple(1.0 - 0.06 * i for i in range(14))
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class BlockChain:
     """Cuts as positions in the order; for each block its time, the bytes that enter it and those of its tape."""
 
     graph: Indexed
@@ -85,7 +85,7 @@ class Chain:
         return found
 
 
-def chain(graph: Indexed, order: Ints, blocks: int = _BLOCKS) -> Chain:
+def chain(graph: Indexed, order: Ints, blocks: int = _BLOCKS) -> BlockChain:
     """The chain of blocks along the forward pass of an order."""
     last = int(np.flatnonzero(graph.early[order])[-1]) + 1 if graph.early.any() else 0
     rank = np.empty_like(order)
@@ -111,7 +111,7 @@ def chain(graph: Indexed, order: Ints, blocks: int = _BLOCKS) -> Chain:
         if i + 1 < len(crossing):
             mine[crossing[i + 1]] = False
         taped.append(np.flatnonzero(mine))
-    return Chain(
+    return BlockChain(
         graph,
         order,
         tuple(cuts),
@@ -145,7 +145,7 @@ class Mode:
     extra: float
 
 
-def modes(links: Chain, block: int) -> list[Mode]:
+def modes(links: BlockChain, block: int) -> list[Mode]:
     """Ways to tape a block, from all that is read to nothing, dropping what is cheapest for its bytes first."""
     graph = links.graph
     inside = set(links.order[links.cuts[block] : links.cuts[block + 1]].tolist())
@@ -176,7 +176,7 @@ def modes(links: Chain, block: int) -> list[Mode]:
     return [found[i] for i in dict.fromkeys(int(np.argmin(np.abs(sizes - at))) for at in spaced)]
 
 
-def reversals(board: Board, links: Chain) -> Iterator[Line]:
+def reversals(board: Board, links: BlockChain) -> Iterator[KeptLine]:
     """Plans from the dynamic programme, for several shares of the budget; they may break it."""
     count = len(links.time)
     if count < 2:
@@ -190,8 +190,8 @@ def reversals(board: Board, links: Chain) -> Iterator[Line]:
 
 
 def _reversals(
-    board: Board, links: Chain, ways: list[list[Mode]], following: list[int], shares: tuple[float, ...]
-) -> Iterator[Line]:
+    board: Board, links: BlockChain, ways: list[list[Mode]], following: list[int], shares: tuple[float, ...]
+) -> Iterator[KeptLine]:
     level = max(board.budget, 1) / _LEVELS
     count = len(links.time)
     enters = np.ceil(links.enters / level).astype(np.int64)
@@ -266,8 +266,8 @@ def _sweeps(
 
 
 def _line(
-    board: Board, links: Chain, tapes: dict[int, int], kept: dict[int, frozenset[int]], entries: dict[int, int]
-) -> Line:
+    board: Board, links: BlockChain, tapes: dict[int, int], kept: dict[int, frozenset[int]], entries: dict[int, int]
+) -> KeptLine:
     graph, count = links.graph, len(links.time)
     line = board.everything(links.order)
     turns = _turns(links)
@@ -290,7 +290,7 @@ def _line(
     return line
 
 
-def _turns(links: Chain) -> list[int]:
+def _turns(links: BlockChain) -> list[int]:
     """Where in the order the backward pass of each block begins, roughly: between its readers and the next one's."""
     middle: list[float] = []
     for block in range(len(links.time)):

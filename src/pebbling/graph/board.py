@@ -13,7 +13,7 @@ from .unfold import Choices, room
 
 
 @dataclass(eq=False)
-class Line:
+class KeptLine:
     """What to keep from each event on, how the rest comes back and from where on it stays; see ``unfold``."""
 
     order: Ints
@@ -22,11 +22,11 @@ class Line:
     sent: Flags
     time: float = np.inf
 
-    def copy(self) -> Line:
+    def copy(self) -> KeptLine:
         """Another one like it."""
-        return Line(self.order, self.keep.copy(), self.hold.copy(), self.sent.copy(), self.time)
+        return KeptLine(self.order, self.keep.copy(), self.hold.copy(), self.sent.copy(), self.time)
 
-    def same(self, other: Line) -> bool:
+    def same(self, other: KeptLine) -> bool:
         """Whether both decide alike."""
         mine, theirs = (self.order, self.keep, self.hold, self.sent), (other.order, other.keep, other.hold, other.sent)
         return all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
@@ -48,14 +48,14 @@ class Board:
         self.work = room(graph.arrays)
         self.chances = np.random.default_rng(seed).random(100_003)
 
-    def everything(self, order: Ints | None = None) -> Line:
+    def everything(self, order: Ints | None = None) -> KeptLine:
         """The plan that keeps everything until its last use."""
         if order is None:
             order = np.arange(len(self.graph.time))
         events = self.graph.events
-        return Line(order, np.ones(events, np.bool_), np.zeros(events, np.int64), np.zeros(events, np.bool_))
+        return KeptLine(order, np.ones(events, np.bool_), np.zeros(events, np.int64), np.zeros(events, np.bool_))
 
-    def measure(self, line: Line) -> tuple[int, float]:
+    def measure(self, line: KeptLine) -> tuple[int, float]:
         """Peak and time of a plan; an infinite time if its runs are too many to list."""
         length = self._unfold(line)
         if length < 0:
@@ -63,7 +63,7 @@ class Board:
         peak, _, line.time = self.loops.weigh(self.graph.arrays, line.choices, length, -1, self.work)
         return int(peak), float(line.time)
 
-    def curve(self, line: Line) -> tuple[Ints, Ints]:
+    def curve(self, line: KeptLine) -> tuple[Ints, Ints]:
         """Nodes in the order in which they run, and the bytes during each run; fetches are left out."""
         length = self._unfold(line)
         self.loops.weigh(self.graph.arrays, line.choices, length, -1, self.work)
@@ -71,7 +71,7 @@ class Board:
         runs = sequence < len(line.order)
         return sequence[runs], taken[runs]
 
-    def relieve(self, line: Line) -> float:
+    def relieve(self, line: KeptLine) -> float:
         """Free until the budget holds; the time, infinite if it can't be held this way."""
         weight, spared, spent = (
             np.ones(len(self.graph.size)),
@@ -84,11 +84,11 @@ class Board:
         line.time = float(self.loops.relieve(arrays, plan, self.budget, weight, spared, spent, limit, self.work))
         return line.time
 
-    def shrink(self, line: Line, floor: int, limit: int) -> int:
+    def shrink(self, line: KeptLine, floor: int, limit: int) -> int:
         """Free as long as it lowers the peak; the peak. ``limit`` counts the runs listed on the way."""
         return int(self.loops.shrink(self.graph.arrays, line.choices, floor, limit, self.work))
 
-    def restore(self, line: Line) -> float:
+    def restore(self, line: KeptLine) -> float:
         """Keep again what fits, the most expensive to make again for its bytes first."""
         graph = self.graph
         storage = np.concatenate([graph.reads, graph.makes])
@@ -98,14 +98,14 @@ class Board:
         line.time = float(self.loops.restore(graph.arrays, line.choices, self.budget, line.time, turns, self.work))
         return line.time
 
-    def improve(self, line: Line, limit: int, heat: float = 0.0) -> float:
+    def improve(self, line: KeptLine, limit: int, heat: float = 0.0) -> float:
         """Local search from a plan within the budget, until so many runs are listed."""
         chances = np.roll(self.chances, int(line.time * 1e9) % len(self.chances))
         arrays, plan = self.graph.arrays, line.choices
         line.time = float(self.loops.improve(arrays, plan, self.budget, line.time, limit, chances, heat, self.work))
         return line.time
 
-    def steps(self, line: Line) -> list[Step]:
+    def steps(self, line: KeptLine) -> list[Step]:
         """Runs and fetches, with what is no longer needed freed after each, or offloaded if it is fetched again."""
         length = self._unfold(line)
         if length < 0:
@@ -143,5 +143,5 @@ class Board:
                     steps.append(Offload(graph.names[storage]) if leaves else Free(graph.names[storage]))
         return steps
 
-    def _unfold(self, line: Line) -> int:
+    def _unfold(self, line: KeptLine) -> int:
         return int(self.loops.unfold(self.graph.arrays, line.choices, -1, self.work))

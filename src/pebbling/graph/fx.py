@@ -154,7 +154,7 @@ class Sharing:
         return tuple(dict.fromkeys(name for result in results if result is not None for name in self._of[result.name]))
 
 
-class Run(NamedTuple):
+class RunNode(NamedTuple):
     """Run an FX node, or make a view of what is there."""
 
     node: Any
@@ -167,7 +167,7 @@ class Drop(NamedTuple):
     node: Any
 
 
-def unroll(plan: GraphPlan, joint: Any) -> Iterator[Run | Drop | None]:
+def unroll(plan: GraphPlan, joint: Any) -> Iterator[RunNode | Drop | None]:
     """The FX nodes to run and the values to drop, in order; ``None`` once, between the two passes.
 
     Views are made where they are first used after each run of what they look into, and dropped with
@@ -185,7 +185,7 @@ def unroll(plan: GraphPlan, joint: Any) -> Iterator[Run | Drop | None]:
     users = {node.name: [user for user in node.users if _picks(user)] for node in nodes}
     ran: set[str] = set()
 
-    def views(node: Any) -> Iterator[Run]:
+    def views(node: Any) -> Iterator[RunNode]:
         if node.name in there:
             return
         for argument in node.all_input_nodes:
@@ -193,7 +193,7 @@ def unroll(plan: GraphPlan, joint: Any) -> Iterator[Run | Drop | None]:
         if not set(sharing.of(node)) <= alive:
             raise CaptureError(f"node {node.name!r} is used where its storage is not there")
         there[node.name] = None
-        yield Run(node, node.name in ran)
+        yield RunNode(node, node.name in ran)
         ran.add(node.name)
 
     def forget(storage: str) -> Iterator[Drop]:
@@ -231,13 +231,13 @@ def unroll(plan: GraphPlan, joint: Any) -> Iterator[Run | Drop | None]:
                 yield from views(argument)
             kept = set(sharing.made_by(node)) & alive
             alive.update(sharing.made_by(node))
-            yield Run(node, name in ran)
+            yield RunNode(node, name in ran)
             ran.add(name)
             if users[name]:
                 for user in users[name]:
                     if user.name not in there and not set(sharing.of(user)) & kept:
                         there[user.name] = None
-                        yield Run(user, user.name in ran)
+                        yield RunNode(user, user.name in ran)
                         ran.add(user.name)
                 yield Drop(node)
             else:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..units import parse_bytes
-from .board import Board, Line
+from .board import Board, KeptLine
 from .check import simulate
 from .exact import exact
 from .host import Host, copies, with_host, without_host
@@ -42,7 +42,7 @@ class Least:
 
     peak: int
     steps: tuple[Step, ...]
-    line: Line
+    line: KeptLine
 
 
 def smallest(graph: Graph, host: float | str | None = None) -> int:

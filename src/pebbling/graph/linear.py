@@ -10,7 +10,7 @@ from .indexed import Flags, Floats, Ints
 
 
 @dataclass(eq=False)
-class Rows:
+class Constraints:
     """Constraints ``Σ coefficient · variable ≤ limit``, gathered as arrays."""
 
     row: list[Ints] = field(default_factory=list)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .board import Board, Line
+from .board import Board, KeptLine
 from .indexed import Indexed, Ints
 
 _EXACT, _LARGE = 16, 1500
@@ -34,7 +34,7 @@ def best_order(graph: Indexed, board: Board) -> tuple[Ints, int]:
     if count <= _EXACT:
         lines.append(board.everything(_exact(graph)))
     peaks = [board.measure(line)[0] for line in lines]
-    best: Line = lines[int(np.argmin(peaks))]
+    best: KeptLine = lines[int(np.argmin(peaks))]
     return best.order, min(peaks)
 
 

@@ -44,7 +44,7 @@ from __future__ import annotations
 import numpy as np
 
 from .indexed import Flags, Floats, Indexed, Ints
-from .linear import Programme, Rows
+from .linear import Constraints, Programme
 from .relations import Relations
 
 
@@ -72,7 +72,7 @@ class _Builder:
         self.again = np.flatnonzero(again)
         self.single = np.flatnonzero(~again)
         self.movable = np.flatnonzero(graph.movable)
-        self.rows = Rows()
+        self.rows = Constraints()
         self.price: list[Floats] = []
         self.whole: list[Flags] = []
         self.ones: list[Ints] = []

@@ -16,10 +16,10 @@ from __future__ import annotations
 import numpy as np
 
 from .indexed import Arrays, Flags, Floats, Ints
-from .unfold import Choices, Room, park, unfold, weigh
+from .unfold import Choices, Workspace, park, unfold, weigh
 
 
-def host_room(graph: Arrays, plan: Choices, length: int, worst: int, work: Room) -> Ints:
+def host_room(graph: Arrays, plan: Choices, length: int, worst: int, work: Workspace) -> Ints:
     """Bytes that the host has left for each storage, from its last use before run ``worst`` to its next one."""
     reads, read_at, makes, make_at = graph.reads, graph.read_at, graph.makes, graph.make_at
     count = len(plan.order)
@@ -52,7 +52,7 @@ def host_room(graph: Arrays, plan: Choices, length: int, worst: int, work: Room)
 
 
 def free_one(
-    graph: Arrays, plan: Choices, length: int, worst: int, excess: int, weight: Floats, spared: Flags, work: Room
+    graph: Arrays, plan: Choices, length: int, worst: int, excess: int, weight: Floats, spared: Flags, work: Workspace
 ) -> bool:
     """Drop one storage that is alive at run ``worst``, of the last ``unfold``; whether there was one.
 
@@ -126,7 +126,7 @@ def relieve(
     spared: Flags,
     spent: Ints,
     limit: int,
-    work: Room,
+    work: Workspace,
 ) -> float:
     """Free until the budget holds; the time of all runs, or infinity if it can't within ``limit`` changes."""
     for _ in range(limit):
@@ -142,7 +142,7 @@ def relieve(
     return np.inf
 
 
-def shrink(graph: Arrays, plan: Choices, budget: int, limit: int, work: Room) -> int:
+def shrink(graph: Arrays, plan: Choices, budget: int, limit: int, work: Workspace) -> int:
     """Free on as long as that helps or until the budget holds; the smallest peak, whose plan is left in place."""
     weight, spared = np.ones(len(graph.size)), np.zeros(len(plan.keep), np.bool_)
     best, best_keep, best_hold, best_sent = -1, plan.keep.copy(), plan.hold.copy(), plan.sent.copy()
@@ -168,7 +168,7 @@ def shrink(graph: Arrays, plan: Choices, budget: int, limit: int, work: Room) ->
     return best
 
 
-def unload(graph: Arrays, plan: Choices, work: Room) -> None:
+def unload(graph: Arrays, plan: Choices, work: Workspace) -> None:
     """Take back from the host, the largest at the worst moment first, until the rest has room there."""
     while True:
         length = unfold(graph, plan, -1, work)
@@ -192,7 +192,7 @@ def unload(graph: Arrays, plan: Choices, work: Room) -> None:
             plan.keep[event] = True
 
 
-def restore(graph: Arrays, plan: Choices, budget: int, total: float, turns: Ints, work: Room) -> float:
+def restore(graph: Arrays, plan: Choices, budget: int, total: float, turns: Ints, work: Workspace) -> float:
     """Keep again what fits, trying the events in ``turns`` one by one, or bring it back in the other way; the time."""
     keep, hold, sent = plan.keep, plan.hold, plan.sent
     for event in turns:
@@ -231,7 +231,7 @@ def improve(
     limit: int,
     chances: Floats,
     heat: float,
-    work: Room,
+    work: Workspace,
 ) -> float:
     """Local search from a plan within the budget, until so many runs are listed; leaves the best in place."""
     keep, hold, sent = plan.keep, plan.hold, plan.sent

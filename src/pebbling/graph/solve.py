@@ -23,7 +23,7 @@ from ..errors import BudgetError
 from ..units import format_bytes, parse_bytes
 from . import highs
 from .blocks import chain, reversals
-from .board import Board, Line
+from .board import Board, KeptLine
 from .check import simulate
 from .exact import exact
 from .host import Host, copies, parse_host, staying, with_host, worth_it
@@ -115,7 +115,7 @@ class _Search:
         self.bound = graph.time
         self.peak = 0
         self.plan: GraphPlan | None = None
-        self.lines: list[Line] = []
+        self.lines: list[KeptLine] = []
         self.stages: list[tuple[str, float]] = []
         self.minimum: int | None = None
         self.rounds: list[Round] = []
@@ -194,7 +194,7 @@ class _Search:
         if self.plan is None:
             self._accept("smallest peak", found.steps)
 
-    def _repaired(self, stage: str, line: Line) -> None:
+    def _repaired(self, stage: str, line: KeptLine) -> None:
         """Free until the budget holds, keep again what fits, and take the plan if there is one."""
         if self.board.relieve(line) < math.inf:
             self.board.restore(line)
@@ -327,7 +327,7 @@ class _Search:
             board.budget = budget
             took = 1.5 * (perf_counter() - begun)
 
-    def _take(self, stage: str, line: Line) -> GraphPlan:
+    def _take(self, stage: str, line: KeptLine) -> GraphPlan:
         """Keep a plan if it is better than the best so far."""
         if not any(line.same(other) for other in self.lines):
             self.lines.append(line.copy())

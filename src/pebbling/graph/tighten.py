@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import highs
-from .board import Board, Line
+from .board import Board, KeptLine
 from .indexed import Flags, Floats, Indexed, Ints
 from .linear import Programme
 from .programme import programme
@@ -39,7 +39,7 @@ class Round:
     problem: Programme
     values: Floats | None
 
-    def suggest(self, order: Ints) -> Line:
+    def suggest(self, order: Ints) -> KeptLine:
         """The plan that the solution suggests for an order; it may break the budget."""
         if self.values is None:
             return self.board.everything(order)
@@ -139,7 +139,7 @@ def _moments(graph: Indexed, sequence: Ints) -> Flags:
     return first
 
 
-def suggested(board: Board, problem: Programme, values: Floats, order: Ints) -> Line:
+def suggested(board: Board, problem: Programme, values: Floats, order: Ints) -> KeptLine:
     """The plan that keeps and sends what a solution does, wherever a gap between two uses has a moment in it."""
     graph = board.graph
     rank = np.empty_like(order)

@@ -32,7 +32,7 @@ class Choices(NamedTuple):
     sent: Flags
 
 
-class Room(NamedTuple):
+class Workspace(NamedTuple):
     """The arrays that the loops work in: by run, by storage, and what ``unfold`` alone uses."""
 
     sequence: Ints
@@ -51,7 +51,7 @@ class Room(NamedTuple):
     keys: Ints
 
 
-def room(graph: Arrays, most: int = 0) -> Room:
+def room(graph: Arrays, most: int = 0) -> Workspace:
     """Room for sequences of up to ``most`` runs."""
     nodes, storages = len(graph.time), len(graph.size)
     most = most or 12 * nodes + 1000
@@ -59,12 +59,12 @@ def room(graph: Arrays, most: int = 0) -> Room:
     there, event, called, first, fetches = (np.empty(storages, np.int64) for _ in range(5))
     live, away = np.empty(storages, np.bool_), np.empty(storages, np.bool_)
     marked, pending, keys = np.empty(nodes, np.int64), np.empty(nodes, np.int64), np.empty(nodes + storages, np.int64)
-    return Room(
+    return Workspace(
         sequence, position, taken, parked, there, event, live, away, called, first, fetches, marked, pending, keys
     )  # fmt: skip
 
 
-def unfold(graph: Arrays, plan: Choices, stop: int, work: Room) -> int:
+def unfold(graph: Arrays, plan: Choices, stop: int, work: Workspace) -> int:
     """Fill ``sequence`` and ``position`` (of each run in the main line); how many runs, or -1 if they are too many.
 
     With ``stop`` 0 or more, ends before that run. ``there`` is then 1 for storages that were kept in the
@@ -169,7 +169,7 @@ def unfold(graph: Arrays, plan: Choices, stop: int, work: Room) -> int:
     return length
 
 
-def weigh(graph: Arrays, plan: Choices, length: int, stop: int, work: Room) -> tuple[int, int, float]:
+def weigh(graph: Arrays, plan: Choices, length: int, stop: int, work: Workspace) -> tuple[int, int, float]:
     """Fill ``taken`` with the bytes during each run; the most, where that is, and the time of all runs.
 
     With ``stop`` 0 or more, ends there, with what is alive before that run in ``live``.
@@ -219,7 +219,7 @@ def weigh(graph: Arrays, plan: Choices, length: int, stop: int, work: Room) -> t
     return peak, worst, total
 
 
-def park(graph: Arrays, length: int, stop: int, work: Room) -> int:
+def park(graph: Arrays, length: int, stop: int, work: Workspace) -> int:
     """Fill ``parked`` with the bytes on the host during each run, and ``away``, at the last; the most of them."""
     reads, read_at, makes, make_at, size = graph.reads, graph.read_at, graph.makes, graph.make_at, graph.size
     parked, away, count = work.parked, work.away, len(graph.time)

@@ -10,7 +10,7 @@ from ..chain import StoreAll, binomial
 from ..chain.schedule import Schedule
 from ..chain.validate import whole
 from .body import Body
-from .primitives import Plan
+from .primitives import LoopPlan
 from .sites import UNKNOWN_LENGTH_SLOTS, current, site_of
 
 
@@ -34,7 +34,7 @@ class Asked:
 
 def plan(
     asked: Asked, body: Body, steps: int | None, xs: Sequence[Any] = (), count: Sequence[Any] = (), where: str = ""
-) -> Plan | None:
+) -> LoopPlan | None:
     """The plan for a loop; ``None`` where everything fits, and plain ``scan`` does best.
 
     ``count`` is the number of steps, in a list, where it is known at run time only, ``where`` the loop's line.
@@ -46,14 +46,14 @@ def plan(
             )
         if asked.schedule.steps != steps:
             raise ValueError(f"the schedule is for {asked.schedule.steps} steps and the loop has {steps}")
-        return None if isinstance(asked.schedule, StoreAll) else Plan(0, asked.schedule)
+        return None if isinstance(asked.schedule, StoreAll) else LoopPlan(0, asked.schedule)
     if asked.memory is not None:
         from .memory import plan_memory
 
         return plan_memory(asked.memory, body, xs, steps, count, site_of(steps, body.carry, where))
     if asked.slots is not None:
-        return Plan(asked.slots)
+        return LoopPlan(asked.slots)
     division = current.value
     if division is not None:
         return division.plan(site_of(steps, body.carry, where))
-    return Plan(UNKNOWN_LENGTH_SLOTS if steps is None else binomial.default_slots(steps))
+    return LoopPlan(UNKNOWN_LENGTH_SLOTS if steps is None else binomial.default_slots(steps))

@@ -26,7 +26,7 @@ from jax import lax
 
 from . import planner
 from .masks import pick
-from .rows import Rows
+from .rows import PlanRows
 
 Arrays: TypeAlias = list[Any]
 Step: TypeAlias = Callable[[Any, Arrays], Arrays]
@@ -177,7 +177,9 @@ def sweep_counted(
     return x, planner.ledger(positions), buffers
 
 
-def way_back(step: Step, back: Emit, buffers: Arrays, carried: Arrays, outputs: Arrays, rows: Rows) -> tuple[Any, ...]:
+def way_back(
+    step: Step, back: Emit, buffers: Arrays, carried: Arrays, outputs: Arrays, rows: PlanRows
+) -> tuple[Any, ...]:
     """Reverse all steps, the rows being known; what is carried back, and what each step gives."""
     row = planner.Row(*rows.backward.T.astype(np.int64))
     evaluations = row.ahead + row.run + row.back

@@ -17,7 +17,7 @@ from .body import Body, as_arrays, empty_tree, trace_body
 from .compat import is_concrete
 from .leaves import in_leaves
 from .masks import parts
-from .primitives import Plan, loop_p
+from .primitives import LoopPlan, loop_p
 from .simplify import Simplified, simplify
 
 
@@ -134,7 +134,7 @@ def loop(
 
 
 def _run(
-    body: Body, small: Simplified, count: list[Any], xs: list[Any], steps: int | None, plan: Plan, flip: bool
+    body: Body, small: Simplified, count: list[Any], xs: list[Any], steps: int | None, plan: LoopPlan, flip: bool
 ) -> tuple[Any, Any]:
     outs = loop_p.bind(
         *count, *small.consts, *small.carry, *xs,

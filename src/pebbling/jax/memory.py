@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from . import compat
 from .body import Body
-from .primitives import Plan, loop_p, run_loop
+from .primitives import LoopPlan, loop_p, run_loop
 from .program import fit, temporary_bytes
 from .sites import Site
 from .surroundings import seen
@@ -24,7 +24,7 @@ from .surroundings import seen
 
 def plan_memory(
     memory: float | str, body: Body, xs: Sequence[Any], steps: int | None, count: Sequence[Any], site: Site
-) -> Plan | None:
+) -> LoopPlan | None:
     """The plan with the most slots that stays within ``memory``, or ``None`` for plain ``scan``."""
     make = partial(_traced, body, xs, steps, count)
     return fit(
@@ -32,12 +32,12 @@ def plan_memory(
     ).plan(site)
 
 
-def gradient_bytes(body: Body, xs: Sequence[Any], steps: int | None, plan: Plan | None) -> int:
+def gradient_bytes(body: Body, xs: Sequence[Any], steps: int | None, plan: LoopPlan | None) -> int:
     """XLA's temporary memory for the gradient of the loop; ``None`` stands for plain ``scan``."""
     return temporary_bytes(_traced(body, xs, steps, [], plan))
 
 
-def _traced(body: Body, xs: Sequence[Any], steps: int | None, count: Sequence[Any], plan: Plan | None) -> Any:
+def _traced(body: Body, xs: Sequence[Any], steps: int | None, count: Sequence[Any], plan: LoopPlan | None) -> Any:
     """The loop with the derivatives and batches around it."""
     count = count if steps is not None or count else [jnp.int32(0)]
     values = [*count, *body.consts, *body.carry, *xs]

@@ -31,7 +31,7 @@ from . import registry  # noqa: F401
 from .body import Body, empty_tree, trace_body
 from .compat import ShapeDtypeStruct, aval_of, evaluate, shape_of, trace
 from .loops import fori_loop
-from .primitives import Plan, loop_p
+from .primitives import LoopPlan, loop_p
 from .simplify import index_type
 
 _RUNS = itertools.count()
@@ -94,11 +94,11 @@ def _to_store(lower: int, steps: int, length: int, body_fun: Callable, state: An
     smooth = [jnp.issubdtype(aval_of(v).dtype, np.inexact) for v in (*body.consts, *body.carry)]
     if not all(smooth[len(body.consts) :]):
         raise TypeError("a state that goes to a store must be of floating-point arrays; take counters from the index")
-    outs = _stored(body, steps, length, Plan(slots), store)(tuple(body.consts), tuple(body.carry))
+    outs = _stored(body, steps, length, LoopPlan(slots), store)(tuple(body.consts), tuple(body.carry))
     return tree_unflatten(body.tree, outs)
 
 
-def _stored(body: Body, steps: int, length: int, plan: Plan, store: Any) -> Callable[..., Any]:
+def _stored(body: Body, steps: int, length: int, plan: LoopPlan, store: Any) -> Callable[..., Any]:
     """The loop over segments as a function of constants and state, with its reverse."""
     parts = -(-steps // length)
     sizes = (1 + len(body.consts), len(body.carry), 0)

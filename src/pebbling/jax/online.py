@@ -25,7 +25,7 @@ from .checks import check_while
 from .compat import Jaxpr, array_type, aval_of, batched_jaxpr, dual, evaluate, known_part, trace
 from .masks import drop, either, merge, parts, pick, settle, spread
 from .needs import needed_inputs
-from .primitives import Plan, check_effects, check_size, hint_avals, loop_p
+from .primitives import LoopPlan, check_effects, check_size, hint_avals, loop_p
 from .rules import (
     dual_body,
     has_tangent,
@@ -69,7 +69,7 @@ def while_loop(
     return tree_unflatten(body.tree, final)
 
 
-def unbounded(condition: Callable[[list[Any]], list[Any]], small: Simplified, plan: Plan) -> list[Any]:
+def unbounded(condition: Callable[[list[Any]], list[Any]], small: Simplified, plan: LoopPlan) -> list[Any]:
     """What is carried, flat, at the end of a loop that runs as long as the condition on it holds."""
     cond, cond_consts = _trace_condition(condition, small)
     outs = while_p.bind(
@@ -96,14 +96,14 @@ def _trace_condition(condition: Callable[[list[Any]], list[Any]], small: Simplif
 
 
 def _abstract(
-    *avals: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan: Plan, store: tuple[bool, ...]
+    *avals: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan: LoopPlan, store: tuple[bool, ...]
 ) -> tuple[list[Any], Any]:
     hints = hint_avals(pick(store, body.out_avals), plan, None) if store else []
     return [*body.out_avals, array_type((), "int32"), *hints], cond.effects | body.effects
 
 
 def _run(
-    *args: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan: Plan, store: tuple[bool, ...]
+    *args: Any, cond: Jaxpr, body: Jaxpr, sizes: tuple[int, int, int], plan: LoopPlan, store: tuple[bool, ...]
 ) -> list[Any]:
     """The loop as XLA runs it."""
     cond_consts, consts, carry = parts(args, sizes)[:3]

@@ -44,7 +44,7 @@ from .compat import (
     zeros,
 )
 from .masks import parts, pick
-from .rows import Rows, binomial_rows, schedule_rows
+from .rows import PlanRows, binomial_rows, schedule_rows
 
 loop_p = primitive("checkpointed_loop")
 reverse_p = primitive("checkpointed_reverse")
@@ -54,7 +54,7 @@ MOST_ROWS = 1 << 15
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoopPlan:
     """How snapshots are placed: binomially in ``slots`` slots, or as a schedule says."""
 
     slots: int
@@ -62,7 +62,7 @@ class Plan:
     site: Any = None  # the loop of a program with a budget as a whole that this is the plan of
     most: int | None = None  # the bytes of a snapshot for which it was made, if its budget is in bytes
 
-    def rows(self, steps: int) -> Rows:
+    def rows(self, steps: int) -> PlanRows:
         """The rows for a known number of steps."""
         return (
             schedule_rows(self.schedule) if self.schedule else binomial_rows(steps, min(self.slots, max(steps - 1, 1)))
@@ -78,14 +78,14 @@ def counted(length: int | None) -> int:
     return 1 if length is None else 0
 
 
-def hint_avals(states: Sequence[Aval], plan: Plan, length: int | None) -> list[Aval]:
+def hint_avals(states: Sequence[Aval], plan: LoopPlan, length: int | None) -> list[Aval]:
     """The types of the snapshots that a loop hands out."""
     size = plan.room(length)
     ledger = [] if length is not None else [array_type((2, size), "int32")]
     return ledger + [stacked(a, size) for a in states]
 
 
-def check_size(states: Sequence[Aval], plan: Plan) -> None:
+def check_size(states: Sequence[Aval], plan: LoopPlan) -> None:
     """Refuse snapshots that are larger than those that were counted on when a budget in bytes was divided."""
     size = sum(map(nbytes, states))
     if plan.most is not None and size > plan.most:
@@ -113,7 +113,7 @@ def loop_abstract(
     body: Jaxpr,
     sizes: tuple[int, int, int],
     length: int | None,
-    plan: Plan,
+    plan: LoopPlan,
     store: tuple[bool, ...],
     **_: Any,
 ) -> tuple[list[Aval], Any]:
@@ -134,7 +134,7 @@ def run_loop(
     body: Jaxpr,
     sizes: tuple[int, int, int],
     length: int | None,
-    plan: Plan,
+    plan: LoopPlan,
     store: tuple[bool, ...],
     flip: bool,
     hinted: tuple[bool, ...] | None,
@@ -175,7 +175,7 @@ def run_loop(
 
 
 def run_reverse(
-    *args: Any, step: Jaxpr, back: Jaxpr, sizes: tuple[int, ...], length: int | None, plan: Plan, flip: bool
+    *args: Any, step: Jaxpr, back: Jaxpr, sizes: tuple[int, ...], length: int | None, plan: LoopPlan, flip: bool
 ) -> list[Any]:
     """The way back as XLA runs it."""
     count, consts, state, xs, hint, carried, us, _ = parts(args, [counted(length), *sizes])
@@ -226,7 +226,7 @@ def _plain(call: Any, consts: list[Any], carry: list[Any], xs: list[Any], length
     return [*carry, *ys]
 
 
-def _positions(rows: Rows) -> np.ndarray:
+def _positions(rows: PlanRows) -> np.ndarray:
     positions = np.full(rows.slots, planner.NOWHERE, np.int32)
     positions[0] = 0
     for start, ahead, store, run in rows.forward:

@@ -31,7 +31,7 @@ FORWARD = ("start", "ahead", "store", "run")
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class PlanRows:
     """The rows of the first sweep and of the way back, and the number of slots they use."""
 
     forward: np.ndarray
@@ -40,7 +40,7 @@ class Rows:
 
 
 @lru_cache(64)
-def binomial_rows(steps: int, slots: int) -> Rows:
+def binomial_rows(steps: int, slots: int) -> PlanRows:
     """The rows of ``Revolve(steps, slots, prefer="runs")``, made without going through its actions."""
     first, rest = _first_sweep(steps, slots)
     top = len(first) - 1
@@ -51,7 +51,7 @@ def binomial_rows(steps: int, slots: int) -> Rows:
     for slot, start, length in reversed(rest):
         _segment(slot, start, length, slots, backward)
     used = max([top, *(row[3] + row[4] - 1 for row in backward if row[4])])
-    return Rows(_forward([position for position, _ in first]), _table(backward, 8), used + 1)
+    return PlanRows(_forward([position for position, _ in first]), _table(backward, 8), used + 1)
 
 
 def _first_sweep(steps: int, slots: int) -> tuple[list[tuple[int, int]], list[tuple[int, int, int]]]:
@@ -111,7 +111,7 @@ def _forward(positions: list[int]) -> np.ndarray:
 
 
 @lru_cache(64)
-def schedule_rows(schedule: Schedule) -> Rows:
+def schedule_rows(schedule: Schedule) -> PlanRows:
     """The rows of any chain plan."""
     if schedule.steps == 0:
         raise ValueError("a schedule of 0 steps has no rows")
@@ -231,8 +231,8 @@ class _Reader:
         else:
             self.back.append([slot, step, 0, slot + 1, 0, slot, step, 1])
 
-    def rows(self) -> Rows:
-        return Rows(_table(self.first, 4), _table(self.back, 8), self.most)
+    def rows(self) -> PlanRows:
+        return PlanRows(_table(self.first, 4), _table(self.back, 8), self.most)
 
 
 def _table(rows: Iterable[Iterable[int]], width: int) -> np.ndarray:

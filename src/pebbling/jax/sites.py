@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from . import compat, tracers
-from .primitives import Plan
+from .primitives import LoopPlan
 
 UNKNOWN_LENGTH_SLOTS = 64
 """Slots of a loop whose length is known at run time only: to 2145 steps no step is advanced more than twice."""
@@ -48,13 +48,13 @@ class Shares:
     plain: bool = False
     most: tuple[tuple[Site, int], ...] = ()  # the bytes of one snapshot, where no more is allowed
 
-    def plan(self, site: Site) -> Plan | None:
+    def plan(self, site: Site) -> LoopPlan | None:
         """The plan of a loop; ``None`` for a plain one."""
         if self.plain and site.steps is not None:
             return None
         slots = UNKNOWN_LENGTH_SLOTS if self.plain else dict(self.slots).get(site, 1)
         most = dict(self.most).get(site)
-        return Plan(slots if site.steps is None else min(slots, max(1, site.steps - 1)), None, site, most)
+        return LoopPlan(slots if site.steps is None else min(slots, max(1, site.steps - 1)), None, site, most)
 
     def bounded(self, most: dict[Site, int]) -> Shares:
         """The same, refusing snapshots that are larger than those that it was made for."""

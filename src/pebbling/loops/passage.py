@@ -70,7 +70,7 @@ class Passage:
         self.step_vjp = framework.engine.step_vjp
         self.live, self.reached, self.wanted = live, list(live), wanted
         self.shelf = Shelf(framework, written)
-        self.taped = Taped(program, self.width, framework, level, ties or {})
+        self.taped = TapedSteps(program, self.width, framework, level, ties or {})
         self.replays = Replays(verify, framework.plain)
         self.watching = not all(live)
         self._watch = program.may_catch()
@@ -260,7 +260,7 @@ class Passage:
         return self.program.written_into(error, frame)
 
 
-class Taped:
+class TapedSteps:
     """Steps ``start … stop-1`` as one function of flat leaves, and what was seen while it ran on traced ones."""
 
     __slots__ = (

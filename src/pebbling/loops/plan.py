@@ -23,12 +23,12 @@ import numpy as np
 from ..budget import UNKNOWN_LENGTH_SLOTS, Budget
 from ..chain import Mixed, Online, Revolve, Runs, Schedule, StoreAll
 from ..chain.binomial import default_slots
-from ..drive.tracing import Traced
+from ..drive.tracing import TracedMemory
 from ..errors import BudgetError
 from ..tree import kind_of
 from ..units import format_bytes, parse_budget
 from .frameworks import Framework
-from .passage import Taped
+from .passage import TapedSteps
 from .program import Leaves, Program
 from .shelf import Shelf
 
@@ -129,17 +129,17 @@ def measure(
 ) -> Measured:
     """Run the first step without and with a tape, and back, and see what it takes."""
     width = len(state)
-    taped = Taped(program, width, framework, level)
+    taped = TapedSteps(program, width, framework, level)
     shelf = Shelf(framework, written)
     shelf.put(0, state)
     taped.start, taped.stop = 0, 1
-    with Traced() as forward:
+    with TracedMemory() as forward:
         after = program.advance(shelf.get(0), consts, 0, 1)
     values = max(forward.held, _nbytes(framework, after), _nbytes(framework, state))
     del after
     wrt = _reached(framework, taped, [*shelf.get(0), *consts], wrt)
-    with Traced() as turn:
-        with Traced() as recorded:
+    with TracedMemory() as turn:
+        with TracedMemory() as recorded:
             outputs, pullback = framework.engine.step_vjp(taped, [*shelf.get(0), *consts], wrt)
         differentiable = framework.engine.differentiable
         # Python numbers can be values, but a cotangent has a dtype.
@@ -154,7 +154,7 @@ def measure(
     return Measured(size, forward.peak, recorded.held, turn.peak, constants)
 
 
-def _reached(framework: Framework, taped: Taped, inputs: Leaves, wrt: list[bool]) -> list[bool]:
+def _reached(framework: Framework, taped: TapedSteps, inputs: Leaves, wrt: list[bool]) -> list[bool]:
     """What later steps differentiate, whose tapes are then larger: ``wrt``, and what step after step reaches."""
     before: list[bool] = []
     while not all(wrt[: taped.width]) and wrt != before:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ..engine.numpy.hold import Lock, hold, release
+from ..engine.numpy.hold import ArrayLock, hold, release
 from ..tree import kind_of
 from ..tree.leaves import OTHER
 from .frameworks import Framework
@@ -103,5 +103,5 @@ class _LockedLeaf:
 
     def __init__(self, leaf: ndarray) -> None:
         self.leaf, self.count = leaf, 0
-        self.locks: dict[int, Lock] = {}
+        self.locks: dict[int, ArrayLock] = {}
         hold(self.locks, leaf)

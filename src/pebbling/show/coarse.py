@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from . import signs
 from .axis import Axis
 from .svg import Page, number, polyline, segment
-from .trace import Bar, Blur, Line, Taped, Trace
+from .trace import Bar, Blur, StateLine, Taped, Trace
 
 _SPACING = 2.0
 _MANY, _APART = 60, 4
@@ -35,7 +35,7 @@ def draw_coarse(page: Page, trace: Trace, time: Axis, step: Axis) -> None:
     _draw_stores(page, trace, time, step)
 
 
-def _sweeps(sweeps: Iterable[list[Line]], time: Axis, step: Axis) -> Iterator[str]:
+def _sweeps(sweeps: Iterable[list[StateLine]], time: Axis, step: Axis) -> Iterator[str]:
     """Each sweep as one line with corners at least a pixel apart."""
     seen: set[tuple[int, ...]] = set()
     for sweep in sweeps:
@@ -51,7 +51,7 @@ def _sweeps(sweeps: Iterable[list[Line]], time: Axis, step: Axis) -> Iterator[st
             yield polyline([*points, end])
 
 
-def _lines(lines: Iterable[Line], time: Axis, step: Axis) -> Iterator[str]:
+def _lines(lines: Iterable[StateLine], time: Axis, step: Axis) -> Iterator[str]:
     seen: set[tuple[int, ...]] = set()
     for line in lines:
         ends = time(line.start), step(line.first), time(line.stop), step(line.last)

@@ -14,7 +14,7 @@ from ..chain.tally import size_of
 from .clock import Clock
 
 
-class Line(NamedTuple):
+class StateLine(NamedTuple):
     """The working state goes from the state of step ``first`` to that of ``last``, or, reversing, the end does."""
 
     start: float
@@ -43,8 +43,8 @@ class Bar(NamedTuple):
 class Taped(NamedTuple):
     """The tapes of steps ``first … last-1`` are held from their recording to their reversal."""
 
-    recorded: Line
-    reversed: Line
+    recorded: StateLine
+    reversed: StateLine
 
 
 class Blur(NamedTuple):
@@ -64,7 +64,7 @@ class Trace:
     ``held`` has corners (time, amount) for each tier.
     """
 
-    sweeps: list[list[Line]] = field(default_factory=list)
+    sweeps: list[list[StateLine]] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     bars: list[Bar] = field(default_factory=list)
     tapes: list[Taped] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Tracer:
         self._sweeping = False
         self._slots: dict[tuple[int, int], tuple[int, float]] = {}
         self._latest: list[tuple[int, tuple[int, int]]] = []  # a heap, the latest step first
-        self._recorded: list[Line] = []
+        self._recorded: list[StateLine] = []
 
     def do(self, item: Action | Each, base: int) -> None:
         """Follow one action or run, whose steps are counted from ``base``."""
@@ -96,7 +96,7 @@ class Tracer:
         start, stop = self.now, self.now + self.clock.takes(item, base)
         match item:
             case Advance(first, last):
-                self._sweep(Line(start, base + first, stop, base + last))
+                self._sweep(StateLine(start, base + first, stop, base + last))
             case Snapshot(step, slot, tier):
                 result.marks.append(Mark(Snapshot(base + step, slot, tier), start, stop))
                 self._keep(base + step, (tier, slot))
@@ -111,18 +111,18 @@ class Tracer:
                 result.marks.append(Mark(Turn(base + step), start, stop))
             case Record(step):
                 result.marks.append(Mark(Record(base + step), start, stop))
-                self._recorded.append(Line(start, base + step, stop, base + step + 1))
+                self._recorded.append(StateLine(start, base + step, stop, base + step + 1))
                 self._change(0, size_of(model.tape, base + step))
             case Reverse(step):
                 result.marks.append(Mark(Reverse(base + step), start, stop))
-                result.tapes.append(Taped(self._recorded.pop(), Line(start, base + step + 1, stop, base + step)))
+                result.tapes.append(Taped(self._recorded.pop(), StateLine(start, base + step + 1, stop, base + step)))
                 self.now = stop
                 self._change(0, -size_of(model.tape, base + step))
             case Each(kind, first, last) if kind is Record:
-                self._recorded.append(Line(start, base + first, stop, base + last))
+                self._recorded.append(StateLine(start, base + first, stop, base + last))
                 self._change(0, self._tapes(base + first, base + last), stop - start)
             case Each(_, first, last):
-                self._reverse_run(Line(start, base + last, stop, base + first))
+                self._reverse_run(StateLine(start, base + last, stop, base + first))
                 self._change(0, -self._tapes(base + first, base + last), stop - start)
         self.now = stop
         if not isinstance(item, Snapshot | Free):
@@ -143,9 +143,9 @@ class Tracer:
             if self._slots.get(place, (None, 0.0))[0] == -step:  # of no use to any step left: it was freed in there
                 self._end(place)
 
-    def climb(self, first: int, last: int, time: float, held: Sequence[float], store: Snapshot | None) -> Line:
+    def climb(self, first: int, last: int, time: float, held: Sequence[float], store: Snapshot | None) -> StateLine:
         """Follow a stretch that goes from step ``first`` to ``last`` and keeps things on the way, ``store`` for one."""
-        line = Line(self.now, first, self.now + time, last)
+        line = StateLine(self.now, first, self.now + time, last)
         self._sweep(line)
         self._sweeping = True
         if store is not None:
@@ -162,7 +162,7 @@ class Tracer:
             corners.append((self.now, corners[-1][1]))
         return self.result
 
-    def _sweep(self, line: Line) -> None:
+    def _sweep(self, line: StateLine) -> None:
         if not self._sweeping:
             self.result.sweeps.append([])
         self.result.sweeps[-1].append(line)
@@ -175,7 +175,7 @@ class Tracer:
         tape = self.model.tape
         return sum(tape[first:last]) if isinstance(tape, tuple) else tape * (last - first)
 
-    def _reverse_run(self, run: Line) -> None:
+    def _reverse_run(self, run: StateLine) -> None:
         """Match a run of reversals with the runs of recordings that it undoes, last first."""
         rate = (run.stop - run.start) / (run.first - run.last)
         while run.first > run.last:
@@ -185,8 +185,8 @@ class Tracer:
                 tape, rest = _split(tape, down)
                 self._recorded.append(rest)
             middle = run.start + rate * (run.first - down)
-            self.result.tapes.append(Taped(tape, Line(run.start, run.first, middle, down)))
-            run = Line(middle, down, run.stop, run.last)
+            self.result.tapes.append(Taped(tape, StateLine(run.start, run.first, middle, down)))
+            run = StateLine(middle, down, run.stop, run.last)
 
     def _end(self, place: tuple[int, int]) -> None:
         step, start = self._slots.pop(place)
@@ -200,7 +200,7 @@ class Tracer:
             corners += [(self.now, before), (self.now + over, before + amount)]
 
 
-def _split(line: Line, step: int) -> tuple[Line, Line]:
+def _split(line: StateLine, step: int) -> tuple[StateLine, StateLine]:
     """The part of a line above ``step``, and the part below."""
     time = line.start + (line.stop - line.start) * (step - line.first) / (line.last - line.first)
-    return Line(time, step, line.stop, line.last), Line(line.start, line.first, time, step)
+    return StateLine(time, step, line.stop, line.last), StateLine(line.start, line.first, time, step)

@@ -18,7 +18,7 @@ from ..chain.schedule import Schedule
 from ..chain.spans import Each, Item, Span, Sub
 from ..chain.tally import Counter, Sum
 from .clock import Clock, durations
-from .trace import Line, Taped, Trace, Tracer
+from .trace import StateLine, Taped, Trace, Tracer
 
 _FEW = 3
 _TINY = 1e-9
@@ -47,7 +47,7 @@ class _Rest(NamedTuple):
     """What is left of a nest once the innermost span is done."""
 
     nest: _Nest
-    climbed: Line | None
+    climbed: StateLine | None
 
 
 _Part: TypeAlias = Item | _Rest
@@ -106,7 +106,7 @@ class _Walk:
         start, last = self.tracer.now, base + rest.nest.offset
         self.tracer.pass_by(base, last, *rest.nest.after)
         if rest.climbed is not None:
-            self.tracer.result.tapes.append(Taped(rest.climbed, Line(start, last, self.tracer.now, base)))
+            self.tracer.result.tapes.append(Taped(rest.climbed, StateLine(start, last, self.tracer.now, base)))
 
     def _nest(self, span: Span) -> _Nest | None:
         """The nest that a span is the outermost of, if there are more than a few in it."""

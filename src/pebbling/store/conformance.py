@@ -45,7 +45,7 @@ class Pair(NamedTuple):
 
 
 @dataclass
-class Record:
+class Sample:
     """A dataclass to be found again."""
 
     values: Any
@@ -66,7 +66,7 @@ def examples() -> Iterator[tuple[str, Any]]:
     yield "a structured array", np.array([(1, 2.5), (3, 4.5)], dtype=[("a", "i2"), ("b", ">f8")])
     yield "signed zeros, infinities and NaN", np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan])
     yield "a NaN with a payload", np.array([0x7FF8000000000123], np.uint64).view(np.float64)
-    yield "containers", {"u": [np.arange(3.0), (1, None)], 2: Pair(np.eye(2), "x"), "r": Record(np.ones(2), "label")}
+    yield "containers", {"u": [np.arange(3.0), (1, None)], 2: Pair(np.eye(2), "x"), "r": Sample(np.ones(2), "label")}
     yield "nothing", None
     yield "plain values", [1, -0.0, 2 + 3j, True, "text", b"bytes", np.float32(0.1)]
     yield "a megabyte and a bit", numbers.random(131_073)

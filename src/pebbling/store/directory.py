@@ -17,7 +17,7 @@ from ..errors import StoreError
 from . import files
 from .journal import head, is_journal
 from .lock import NAME as LOCK_NAME
-from .lock import Lock
+from .lock import DirectoryLock
 
 PAGE = 4096
 MAGIC = b"pebbling snapshot slot 2\n"
@@ -51,7 +51,12 @@ class Directory:
     """A locked directory, and the files of one run in it."""
 
     def __init__(
-        self, path: str | os.PathLike[str], run: str | None, keep: bool, durable: bool, beside: Lock | None = None
+        self,
+        path: str | os.PathLike[str],
+        run: str | None,
+        keep: bool,
+        durable: bool,
+        beside: DirectoryLock | None = None,
     ) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
         self.named = run is not None
@@ -124,13 +129,13 @@ class Directory:
         known = {tuple(each) for each in found if isinstance(each, list)} if isinstance(found, list) else set()
         self.made = [made for made in (_number(path) for path in _upwards(self.path)) if made in known] or self.made
 
-    def _enter(self, durable: bool) -> Lock:
+    def _enter(self, durable: bool) -> DirectoryLock:
         """Make the directory and take its lock, which others may undo in between."""
         with files.translated("making a directory for snapshots", self.path):
             for attempt in range(_TRIES):
                 try:
                     self._make(durable)
-                    return Lock(self.path, self.run, durable)
+                    return DirectoryLock(self.path, self.run, durable)
                 except FileNotFoundError:
                     if attempt == _TRIES - 1:
                         raise

@@ -20,8 +20,8 @@ from .catalogue import Catalogue
 from .checksum import LARGEST
 from .contract import Key, Store
 from .directory import MOST_SLOTS, Directory, remove
-from .journal import Journal, Record, length
-from .slots import Entry, Slots
+from .journal import CommitLog, Record, length
+from .slots import SlotEntry, Slots
 
 
 class Disk(Store):
@@ -96,11 +96,11 @@ class Disk(Store):
 
     def _open(self, directory: Directory) -> None:
         self._directory = directory
-        self._held: Catalogue[Entry] = Catalogue(f"the Disk store in {directory.path}")
+        self._held: Catalogue[SlotEntry] = Catalogue(f"the Disk store in {directory.path}")
         self._slots = Slots(directory, self._durable, self._may_pickle)
         self._nbytes = self._owed = 0
         head = {"run": self.run, "keep": self.keep, "made": directory.made}
-        self._journal = Journal(directory.journal, head, self._durable)
+        self._journal = CommitLog(directory.journal, head, self._durable)
         self._finalize = weakref.finalize(self, _leave, directory, self._journal, self._held)
         found = True
         try:
@@ -194,7 +194,7 @@ class Disk(Store):
         with files.translated(doing, self._journal.path):
             self._journal.append(record, spare)
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: SlotEntry) -> None:
         self._nbytes -= entry.nbytes
         self._owed -= entry.owed
         self._slots.free(entry.slot)
@@ -249,11 +249,11 @@ class Disk(Store):
         self._held.entries[key] = entry
 
 
-def _records(held: Catalogue[Entry]) -> list[Record]:
+def _records(held: Catalogue[SlotEntry]) -> list[Record]:
     return [_put_record(key, entry) for key, entry in held.entries.items()]
 
 
-def _entry(record: Record) -> tuple[Key, Entry]:
+def _entry(record: Record) -> tuple[Key, SlotEntry]:
     """What a record says of a snapshot: each number within what a file can have."""
     key = record["put"]
     limits = {
@@ -264,10 +264,10 @@ def _entry(record: Record) -> tuple[Key, Entry]:
     for name, limit in limits.items():
         if type(record[name]) is not int or not 0 <= record[name] < limit:
             raise ValueError(f"{name} is {str(record[name])[:40]}")
-    return key, Entry(*(record[name] for name in limits))
+    return key, SlotEntry(*(record[name] for name in limits))
 
 
-def _put_record(key: Key, entry: Entry) -> Record:
+def _put_record(key: Key, entry: SlotEntry) -> Record:
     return {
         "put": key,
         "slot": entry.slot,
@@ -278,7 +278,7 @@ def _put_record(key: Key, entry: Entry) -> Record:
     }
 
 
-def _leave(directory: Directory, lines: Journal, held: Catalogue[Entry]) -> None:
+def _leave(directory: Directory, lines: CommitLog, held: Catalogue[SlotEntry]) -> None:
     """Leave the directory; all of it is done, whatever goes wrong on the way."""
     if directory.process != os.getpid():
         return

@@ -37,7 +37,7 @@ _LARGEST = 1 << 28
 """Bytes that a journal may have; no run gets near."""
 
 
-class Journal:
+class CommitLog:
     """The commit log of one run; ``head`` is its first record."""
 
     def __init__(self, path: str, head: Record, durable: bool) -> None:

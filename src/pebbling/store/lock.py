@@ -26,7 +26,7 @@ _TRIES, _PAUSE = 5, 0.02
 _LONGEST = 4096
 
 
-class Lock:
+class DirectoryLock:
     """The right to use a directory, held until the last ``release`` or the end of the process."""
 
     def __init__(self, directory: str, run: str, durable: bool = False) -> None:
@@ -207,6 +207,6 @@ def _forget_all() -> None:
         lock.forget()
 
 
-_LIVE: weakref.WeakSet[Lock] = weakref.WeakSet()
+_LIVE: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)

@@ -17,7 +17,7 @@ from .contract import Key, Store
 from .memory import Memory
 
 
-class Call(NamedTuple):
+class MockCall(NamedTuple):
     """One call, and when it was under way."""
 
     name: str
@@ -53,7 +53,7 @@ class Mock(Store):
         self.error = error
         self.limit = None if limit is None else parse_bytes(limit)
         self.corrupt = set(corrupt)
-        self.log: list[Call] = []
+        self.log: list[MockCall] = []
         self.closed = False
 
     @property
@@ -120,7 +120,7 @@ class Mock(Store):
         return start
 
     def _end(self, name: str, key: Key, start: float) -> None:
-        self.log.append(Call(name, key, start, time.perf_counter()))
+        self.log.append(MockCall(name, key, start, time.perf_counter()))
 
     def _check_room(self, count: int, needed: int) -> None:
         if self.limit is not None and needed > self.limit:

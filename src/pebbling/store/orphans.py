@@ -9,7 +9,7 @@ from ..errors import StoreError
 from . import files
 from .directory import lock_file, owned, remove
 from .journal import head
-from .lock import Lock, describe, holder, is_lock
+from .lock import DirectoryLock, describe, holder, is_lock
 
 
 class Orphan(NamedTuple):
@@ -45,7 +45,7 @@ def clean(path: str | os.PathLike[str], run: str | None = None) -> list[Orphan]:
     listed = [orphan for orphan in orphans(directory) if run is None or orphan.run == run]
     if not listed:
         return []
-    lock = Lock(directory, "clean")
+    lock = DirectoryLock(directory, "clean")
     with files.translated("cleaning", directory):
         try:
             wanted = {orphan.path for orphan in listed}

@@ -43,7 +43,7 @@ class Description:
 
 
 @dataclass
-class Entry:
+class SlotEntry:
     """Where a snapshot is, and what it must look like; its description is read when it is needed."""
 
     slot: int
@@ -80,7 +80,7 @@ class Slots:
         self._free = [number for number in self._sizes if number not in used]
         self._sizes.update((number, 0) for number in used if number not in self._sizes)
 
-    def write(self, meta: bytes, buffers: list[np.ndarray]) -> Entry:
+    def write(self, meta: bytes, buffers: list[np.ndarray]) -> SlotEntry:
         """Write a snapshot into a free slot, which the caller owns then."""
         size = sum(buffer.size for buffer in buffers)
         needed = PAGE + size + len(meta)
@@ -95,9 +95,9 @@ class Slots:
                 files.system.close(descriptor)
         before = self._sizes.get(number, 0)
         self._sizes[number] = max(before, needed)
-        return Entry(number, size, check, len(meta), zlib.crc32(meta), self._described(meta))
+        return SlotEntry(number, size, check, len(meta), zlib.crc32(meta), self._described(meta))
 
-    def read(self, key: Key, entry: Entry) -> Any:
+    def read(self, key: Key, entry: SlotEntry) -> Any:
         """The tree in a slot, if every byte of it is what was written."""
         path = self._directory.slot(entry.slot)
         try:
@@ -213,7 +213,7 @@ class Slots:
         check, offset = 0, PAGE
         for batch, size in batches([*buffers, np.frombuffer(meta, np.uint8)]):
             if size > PIECE:
-                check = checksum(batch[0], check, _Writer(descriptor, offset))
+                check = checksum(batch[0], check, _PieceWriter(descriptor, offset))
             else:
                 files.write_at(descriptor, batch, offset)
                 for buffer in batch:
@@ -241,7 +241,7 @@ class Slots:
             self._last = Description(meta, self._pickle)
         return self._last
 
-    def _layout(self, descriptor: int, key: Key, entry: Entry, path: str) -> Layout:
+    def _layout(self, descriptor: int, key: Key, entry: SlotEntry, path: str) -> Layout:
         # Nothing is allocated for what the file can't hold.
         size = os.fstat(descriptor).st_size
         if size < PAGE + entry.nbytes:
@@ -253,7 +253,7 @@ class Slots:
             raise _corrupt(key, path, f"it describes {format_bytes(layout.nbytes)}, not {format_bytes(entry.data)}")
         return layout
 
-    def _read_meta(self, descriptor: int, key: Key, entry: Entry, path: str) -> bytes:
+    def _read_meta(self, descriptor: int, key: Key, entry: SlotEntry, path: str) -> bytes:
         meta = bytearray(entry.meta)
         offset = PAGE + entry.data
         end = files.read_at(descriptor, [meta], entry.meta, offset) if entry.meta else offset
@@ -263,12 +263,12 @@ class Slots:
             raise _corrupt(key, path, "its description fails the check")
         return bytes(meta)
 
-    def _load(self, descriptor: int, key: Key, entry: Entry, path: str, buffers: list[np.ndarray]) -> None:
+    def _load(self, descriptor: int, key: Key, entry: SlotEntry, path: str, buffers: list[np.ndarray]) -> None:
         check, offset = 0, PAGE
         try:
             for batch, size in batches([*buffers, np.empty(entry.meta, np.uint8)]):
                 if size > PIECE:
-                    check = checksum(batch[0], check, _Reader(descriptor, offset))
+                    check = checksum(batch[0], check, _PieceReader(descriptor, offset))
                 else:
                     _read(descriptor, batch, size, offset)
                     for buffer in batch:
@@ -280,7 +280,7 @@ class Slots:
             raise _corrupt(key, path, f"its {format_bytes(entry.nbytes)} fail the check")
 
 
-class _Writer:
+class _PieceWriter:
     """Writes piece after piece."""
 
     def __init__(self, descriptor: int, offset: int) -> None:
@@ -290,7 +290,7 @@ class _Writer:
         self._offset = files.write_at(self._descriptor, [piece], self._offset)
 
 
-class _Reader:
+class _PieceReader:
     """Reads piece after piece."""
 
     def __init__(self, descriptor: int, offset: int) -> None:

@@ -22,7 +22,7 @@ from ..budget import UNKNOWN_LENGTH_SLOTS
 from ..chain import Online, Revolve, Schedule, StoreAll
 from ..drive.budget import refuse_untraced
 from ..drive.slow_tier import time_transfer
-from ..drive.tracing import Traced
+from ..drive.tracing import TracedMemory
 from ..errors import BudgetError, PebblingError
 from ..tree import flatten, nbytes
 from ..units import format_bytes, parse_budget
@@ -111,7 +111,7 @@ class MeasuringRecorder:
         self._seconds = 0.0
         self._recorder: Recorder | None = None
         self._online: OnlineRecorder | None = None
-        self._traced: Traced | None = Traced()
+        self._traced: TracedMemory | None = TracedMemory()
         self._traced.__enter__()
 
     def taping(self, step: int) -> bool:
@@ -199,7 +199,7 @@ class MeasuringRecorder:
         )
         replay = ChainReplay(run, chain, chain_plan, [node.value for node in scope.outer])
         try:
-            with Traced() as traced, np.errstate(all="ignore"):
+            with TracedMemory() as traced, np.errstate(all="ignore"):
                 replay.back(
                     HeldStates(1, 1, working=(0, [])), list(map(run.order.doubled, state)), [None] * len(scope.outer)
                 )

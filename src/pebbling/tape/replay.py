@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..chain import Action, Advance, EndForward, Free, Record, Restore, Schedule, Snapshot, Turn
-from ..drive.tracing import Traced
+from ..drive.tracing import TracedMemory
 from ..errors import ReplayError
 from .derivative_order import DualValue, FirstOrder, SecondOrder
 from .handle import ABSENT, Box
@@ -124,7 +124,7 @@ class ChainReplay:
         """The most bytes that reversing the first step allocates."""
         run = ReplayRun(self.order, self.run.shelf, self.run.plan, verify=False)
         trial = ChainReplay(run, self.chain, self.chain_plan, self.outer)
-        with Traced() as traced, np.errstate(all="ignore"):
+        with TracedMemory() as traced, np.errstate(all="ignore"):
             after = trial.advance(0, [])
             trial.cotangents = [self.order.doubled(value) for value in after]
             after.clear()

@@ -7,10 +7,10 @@ from typing import Any
 
 from ..revolve import FRESH, tally_of
 from ..tally import Tally, in_tier
-from .problem import Choice, PlanNode, TierProblem, smallest_first
+from .problem import NodeChoice, PlanNode, TierProblem, smallest_first
 
 
-def count(problem: TierProblem, choices: dict[PlanNode, Choice], tiers: int) -> dict[PlanNode, Tally]:
+def count(problem: TierProblem, choices: dict[PlanNode, NodeChoice], tiers: int) -> dict[PlanNode, Tally]:
     """The counts of every node of a plan, of leaves as well, for a schedule with so many tiers."""
     counts: dict[PlanNode, Tally] = {}
     for node in smallest_first(choices):
@@ -39,7 +39,7 @@ def _handed_down(problem: TierProblem, node: PlanNode, below: Tally) -> Tally:
     return below._replace(length=below.length + 1, held=_plus(below.held, -1, problem.levels[node.level].tier))
 
 
-def _split(problem: TierProblem, node: PlanNode, choice: Choice, right: Tally, left: Tally) -> Tally:
+def _split(problem: TierProblem, node: PlanNode, choice: NodeChoice, right: Tally, left: Tally) -> Tally:
     tier, times = problem.levels[node.level].tier, choice.times
     back, stores = count_back(left, times, tier), 0 if node.kept else times
     return Tally(

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from .price_search import Market
 from .prices import Offer, Prices
-from .problem import DOWN, Choice, PlanNode
+from .problem import DOWN, NodeChoice, PlanNode
 
 
-def descend(market: Market) -> dict[PlanNode, Choice]:
+def descend(market: Market) -> dict[PlanNode, NodeChoice]:
     """The choices of a good plan."""
     problem = market.problem
-    choices: dict[PlanNode, Choice] = {}
+    choices: dict[PlanNode, NodeChoice] = {}
     todo = [(problem.root, market.right_for(problem.root), 0)]
     while todo:
         node, prices, depth = todo.pop()
@@ -33,7 +33,7 @@ def descend(market: Market) -> dict[PlanNode, Choice]:
     return choices
 
 
-def _choice(node: PlanNode, prices: Prices, depth: int) -> Choice:
+def _choice(node: PlanNode, prices: Prices, depth: int) -> NodeChoice:
     steps, problem = node.steps, prices.problem
     if steps == 1:
         return DOWN
@@ -49,7 +49,7 @@ def _choice(node: PlanNode, prices: Prices, depth: int) -> Choice:
     length = left[1] if right[1] > left[1] else steps - right[1]
     if node.level == 0 and node.slots == 1 and problem.leaf.slots == 0:
         length = steps - 1  # there is no slot left for more than one step after it
-    return Choice(1, min(max(length, 1), steps - 1), node.slots)
+    return NodeChoice(1, min(max(length, 1), steps - 1), node.slots)
 
 
 def _within(steps: int, offer: Offer) -> bool:
@@ -60,7 +60,7 @@ def _distance(steps: int, offer: Offer) -> int:
     return max(offer[1] - steps, steps - offer[2], 0)
 
 
-def _split(node: PlanNode, prices: Prices, depth: int, below: Offer, left: Offer, right: Offer) -> Choice:
+def _split(node: PlanNode, prices: Prices, depth: int, below: Offer, left: Offer, right: Offer) -> NodeChoice:
     """The first snapshots after the one of the first state, and how many slots the steps before each may use."""
     columns = prices.columns[node.level]
     slots = node.slots
@@ -76,8 +76,8 @@ def _split(node: PlanNode, prices: Prices, depth: int, below: Offer, left: Offer
         else:
             times, length = _all(node.steps, prices.offer(node, depth)[2], left, spare)
         if times:
-            return Choice(min(times, spare, prices.problem.longest_run), length, slots)
-    return Choice(1, max(left[1], node.steps - right[2]), slots)
+            return NodeChoice(min(times, spare, prices.problem.longest_run), length, slots)
+    return NodeChoice(1, max(left[1], node.steps - right[2]), slots)
 
 
 def _all(steps: int, most: int, left: Offer, spare: int) -> tuple[int, int]:

@@ -23,7 +23,7 @@ import numpy as np
 from .. import binomial
 from .lengths import Lengths
 from .prices import Prices
-from .problem import DOWN, Choice, PlanNode
+from .problem import DOWN, NodeChoice, PlanNode
 from .remainders import Remainders
 
 
@@ -55,9 +55,9 @@ class Excess:
         least = self.curves.least(self.curve(self.problem.root, 0), self.problem.steps)
         return min(self.slack, int(Fraction(least) * self.unit)) if least < inf else None
 
-    def plan(self) -> dict[PlanNode, Choice] | None:
+    def plan(self) -> dict[PlanNode, NodeChoice] | None:
         """The choices of a plan with the least excess; ``None`` where remainders promised too much."""
-        choices: dict[PlanNode, Choice] = {}
+        choices: dict[PlanNode, NodeChoice] = {}
         todo = [(self.problem.root, 0)]
         while todo:
             node, depth = todo.pop()
@@ -82,7 +82,7 @@ class Excess:
         curves = depths[depth][node.kept]
         return curves[min(node.slots, len(curves) - 1)]
 
-    def _choice(self, node: PlanNode, depth: int) -> Choice | None:
+    def _choice(self, node: PlanNode, depth: int) -> NodeChoice | None:
         if node.steps == 1 or depth >= len(self._levels[node.level]):
             return DOWN
         down, split = self._shortfalls(node, depth)
@@ -95,7 +95,7 @@ class Excess:
         if below + down <= excess + split:
             return DOWN
         times = 1 if node.kept or not self._plenty(node.level) else min(times, self.problem.longest_run)
-        return Choice(times, length, min(node.slots, self._enough(node.level, depth + 1)))
+        return NodeChoice(times, length, min(node.slots, self._enough(node.level, depth + 1)))
 
     def _shortfalls(self, node: PlanNode, depth: int) -> tuple[float, float]:
         """What a node falls short of its best offer if left to the faster levels, and if split."""

@@ -15,7 +15,7 @@ from .excess import Excess, period
 from .lengths import Exhausted
 from .price_search import Market
 from .prices import Prices
-from .problem import Choice, PlanNode, TierProblem, total_time
+from .problem import NodeChoice, PlanNode, TierProblem, total_time
 
 METHODS = ("auto", "exact", "hull")
 
@@ -29,7 +29,7 @@ _WIDER = 4
 class Found:
     """The choices of a plan, its time, and a lower bound on the time of every plan, in units of the problem."""
 
-    choices: dict[PlanNode, Choice]
+    choices: dict[PlanNode, NodeChoice]
     time: int
     bound: int
 

@@ -36,7 +36,7 @@ class PlanNode(NamedTuple):
     kept: bool
 
 
-class Choice(NamedTuple):
+class NodeChoice(NamedTuple):
     """How a node is done: by the faster levels alone, or with ``times`` snapshots ``length`` steps apart.
 
     The stretch that follows each of those snapshots is a kept node planned for ``slots`` slots.
@@ -47,7 +47,7 @@ class Choice(NamedTuple):
     slots: int
 
 
-DOWN = Choice(0, 0, 0)
+DOWN = NodeChoice(0, 0, 0)
 
 
 class SlotLevel(NamedTuple):
@@ -126,7 +126,7 @@ class TierProblem:
         """The same steps without this level."""
         return self.node(node.steps, node.level, 0)
 
-    def parts(self, node: PlanNode, choice: Choice) -> tuple[PlanNode, PlanNode | None]:
+    def parts(self, node: PlanNode, choice: NodeChoice) -> tuple[PlanNode, PlanNode | None]:
         """The node that the last of the choice's snapshots leads to, and the one after each of them."""
         times, length, slots = choice
         if times == 0:
@@ -134,7 +134,7 @@ class TierProblem:
         right = self.node(node.steps - times * length, node.level, node.slots - times)
         return right, PlanNode(length, node.level, slots, True)
 
-    def time(self, node: PlanNode, choice: Choice) -> int:
+    def time(self, node: PlanNode, choice: NodeChoice) -> int:
         """What a choice takes besides its parts: advances and transfers."""
         times, length, _ = choice
         if times == 0:
@@ -143,12 +143,12 @@ class TierProblem:
         return times * (length * self.forward + level.read + (0 if node.kept else level.write))
 
 
-def smallest_first(choices: dict[PlanNode, Choice]) -> list[PlanNode]:
+def smallest_first(choices: dict[PlanNode, NodeChoice]) -> list[PlanNode]:
     """The nodes of a plan, each after its parts."""
     return sorted(choices, key=lambda node: (node.steps, node.level))
 
 
-def total_time(problem: TierProblem, choices: dict[PlanNode, Choice]) -> int:
+def total_time(problem: TierProblem, choices: dict[PlanNode, NodeChoice]) -> int:
     """What a plan takes in all."""
     known: dict[PlanNode, int] = {}
     for node in smallest_first(choices):

@@ -29,7 +29,7 @@ from .dual import Dual
 from .elision import LARGE, swaps_product, swaps_reflected, swaps_ufunc
 from .kinds import map_tree
 from .refuse import refuse
-from .tape import Tape
+from .tape import StepTape
 from .traced import Traced, plain
 from .var import Var
 
@@ -60,7 +60,7 @@ class Under:
         _HERE.of = self._before
 
 
-def under_tape(tape: Tape) -> Under:
+def under_tape(tape: StepTape) -> Under:
     """The stretch in which a step runs with this tape."""
     return Under(Var(None, tape, -1))
 

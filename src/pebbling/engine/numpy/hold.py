@@ -19,7 +19,7 @@ READ_ONLY = (
 )
 
 
-class Lock(weakref.ref):
+class ArrayLock(weakref.ref):
     """One array that was writable, and how many tapes need it as it is."""
 
     __slots__ = ("count", "key")
@@ -28,21 +28,21 @@ class Lock(weakref.ref):
     count: int
 
 
-_locks: dict[int, Lock] = {}
-_waiting: list[Lock] = []
+_locks: dict[int, ArrayLock] = {}
+_waiting: list[ArrayLock] = []
 
 
 def _forget(lock: Any) -> None:
     _locks.pop(lock.key, None)
 
 
-def hold(held: dict[int, Lock], array: Any) -> None:
+def hold(held: dict[int, ArrayLock], array: Any) -> None:
     """Lock ``array`` and the arrays whose memory it shares, and note it in ``held``."""
     while isinstance(array, np.ndarray):
         key = id(array)
         lock = _locks.get(key)
         if lock is None and array.flags.writeable:
-            lock = Lock(array, _forget)
+            lock = ArrayLock(array, _forget)
             lock.key, lock.count = key, 0
             _locks[key] = lock
             array.flags.writeable = False
@@ -58,7 +58,7 @@ SMALL = 512
 """Bytes up to which an array is copied, so that nobody needs to keep from writing into it."""
 
 
-def keep(held: dict[int, Lock], array: Any) -> Any:
+def keep(held: dict[int, ArrayLock], array: Any) -> Any:
     """``array``, locked, or a copy of it if it is small: what a tape may refer to."""
     if array.nbytes <= SMALL:
         return array.copy("K")
@@ -77,7 +77,7 @@ def is_held(key: int) -> bool:
     return lock is not None and lock() is not None
 
 
-def hold_captured(held: dict[int, Lock], functions: Iterable[Any], args: Iterable[Any]) -> None:
+def hold_captured(held: dict[int, ArrayLock], functions: Iterable[Any], args: Iterable[Any]) -> None:
     """Lock those of the plain arrays among ``args`` that pullbacks have captured, whole or as views."""
     reachable = [array for array in _arrays(args) if isinstance(array, np.ndarray)]
     if not reachable:
@@ -97,7 +97,7 @@ def _arrays(values: Iterable[Any]) -> Iterator[Any]:
             yield value
 
 
-def release(held: dict[int, Lock]) -> None:
+def release(held: dict[int, ArrayLock]) -> None:
     """Give back what ``hold`` noted in ``held``."""
     for lock in held.values():
         lock.count -= 1
@@ -113,7 +113,7 @@ def release(held: dict[int, Lock]) -> None:
         progress = len(_waiting) < before
 
 
-def _unlocked(lock: Lock) -> bool:
+def _unlocked(lock: ArrayLock) -> bool:
     array = lock()
     if array is None or lock.count > 0:
         return True

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from .hold import Lock, hold, keep
+from .hold import ArrayLock, hold, keep
 from .table import primitive
 from .tape import ONLY_HERE, accumulate, fit, is_own
 from .traced import Traced, plain
 
 
-def freeze(held: dict[int, Lock] | None, index: Any) -> Any:
+def freeze(held: dict[int, ArrayLock] | None, index: Any) -> Any:
     """An index that stays what it is, and means to NumPy what ``index`` means now.
 
     What NumPy takes for an integer becomes one, what it takes for an array becomes one (``x[range(2)]``,
@@ -44,7 +44,7 @@ def _is_fixed(item: slice) -> bool:
     return type(item.start) in _FIXED and type(item.stop) in _FIXED and type(item.step) in _FIXED
 
 
-def _frozen_item(held: dict[int, Lock] | None, item: Any) -> Any:
+def _frozen_item(held: dict[int, ArrayLock] | None, item: Any) -> Any:
     kind = type(item)
     if kind in _FIXED:
         return item

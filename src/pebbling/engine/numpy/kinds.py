@@ -16,7 +16,7 @@ Linear: TypeAlias = Callable[[Any], Any]
 Derivatives: TypeAlias = tuple[Sequence[Linear | None], Sequence[Linear | None]]
 
 
-class Kind(Protocol):
+class RuleKind(Protocol):
     """What the table of rules holds."""
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

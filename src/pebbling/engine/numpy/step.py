@@ -18,7 +18,7 @@ from .dual import Dual
 from .hold import READ_ONLY, release
 from .refuse import shown
 from .standins import Tracing
-from .tape import Tape, accumulate, next_level, walk_back
+from .tape import StepTape, accumulate, next_level, walk_back
 from .traced import Traced, plain, unblank
 from .var import Var
 
@@ -45,8 +45,8 @@ class TapedStep:
 
     __slots__ = ("places", "sources", "tape")
 
-    def __init__(self, tape: Tape, sources: list[int], places: list[int | None]) -> None:
-        self.tape: Tape | None = tape
+    def __init__(self, tape: StepTape, sources: list[int], places: list[int | None]) -> None:
+        self.tape: StepTape | None = tape
         self.sources, self.places = sources, places
 
     def __call__(self, cotangents: list[Any], into: list[Any]) -> None:
@@ -68,12 +68,12 @@ class TapedStep:
 
 def step_vjp(step: Step, inputs: Sequence[Any], wrt: Sequence[bool] | None = None) -> tuple[list[Any], TapedStep]:
     """Run one step with a tape; its outputs, and the way back."""
-    tape = Tape()
+    tape = StepTape()
     return run_taped(tape, step, inputs, wrt)
 
 
 def run_taped(
-    tape: Tape, step: Step, inputs: Sequence[Any], wrt: Sequence[bool] | None = None, watch: bool = False
+    tape: StepTape, step: Step, inputs: Sequence[Any], wrt: Sequence[bool] | None = None, watch: bool = False
 ) -> tuple[list[Any], TapedStep]:
     """``step_vjp`` on a given tape; with ``watch``, the step may catch what NumPy says of locked arrays."""
     sources: list[int] = []

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from .kinds import Composed, Derivatives, Elementwise, Flat, Kind, Linear, Primitive, Slope
+from .kinds import Composed, Derivatives, Elementwise, Flat, Linear, Primitive, RuleKind, Slope
 from .refuse import name_of, refuse
 
-TABLE: dict[Any, Kind] = {}
+TABLE: dict[Any, RuleKind] = {}
 UNARY: dict[Any, tuple[bool, Linear]] = {}
 _LATER = {"scipy.special": ".rules.special"}
 
 
-def find(func: Any) -> Kind:
+def find(func: Any) -> RuleKind:
     """The rule of a function, or an error that says how to add one."""
     kind = TABLE.get(func)
     if kind is None:

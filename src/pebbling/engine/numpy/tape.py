@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 from numpy import add, ndarray
 
-from .hold import Lock, release
+from .hold import ArrayLock, release
 
 _levels = count(1)
 
 ONLY_HERE = 2  # references counted by getrefcount(holder[...]) when the holder has the only one
 
 
-class Tape(list):
+class StepTape(list):
     """The entries of one run; ``level`` is above that of every derivative it runs inside."""
 
     __slots__ = ("held", "leaves", "level")
@@ -37,7 +37,7 @@ class Tape(list):
     def __init__(self) -> None:
         self.level = next(_levels)
         self.leaves = 0
-        self.held: dict[int, Lock] = {}
+        self.held: dict[int, ArrayLock] = {}
 
     def __del__(self) -> None:
         if self.held:
@@ -49,7 +49,7 @@ def next_level() -> int:
     return next(_levels)
 
 
-def walk_back(tape: Tape, grads: list[Any]) -> None:
+def walk_back(tape: StepTape, grads: list[Any]) -> None:
     """Pull ``grads``, one entry a value, back to the inputs; both lists shrink to the inputs."""
     leaves = tape.leaves
     try:

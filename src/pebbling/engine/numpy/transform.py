@@ -13,7 +13,7 @@ from .alias import Alias
 from .hold import hold
 from .standins import Tracing
 from .step import differentiable, run_dual, run_taped
-from .tape import Tape, is_own, meta
+from .tape import StepTape, is_own, meta
 from .traced import plain
 
 Argnums = int | Sequence[int]
@@ -147,7 +147,7 @@ def stop_gradient(x: Any) -> Any:
 
 
 def _run(f: Callable[..., Tree], leaves: list[Any], rebuild: Any, kwargs: dict[str, Any], watch: bool) -> Any:
-    tape, shape = Tape(), []
+    tape, shape = StepTape(), []
     for leaf in leaves:
         hold(tape.held, plain(leaf))
 

@@ -22,7 +22,7 @@ from .indexing import freeze, lasts, pull_getitem, pull_write, put
 from .kinds import Elementwise
 from .rules.arithmetic import base_slope
 from .table import UNARY
-from .tape import ONLY_HERE, Tape, meta
+from .tape import ONLY_HERE, StepTape, meta
 from .traced import numbers
 
 ARRAYS: set[type] = {ndarray, np.float64}  # and dual numbers, which add themselves
@@ -40,7 +40,7 @@ class Var(Array):
 
     __slots__ = ("index", "tape")
 
-    def __init__(self, value: Any, tape: Tape, index: int) -> None:
+    def __init__(self, value: Any, tape: StepTape, index: int) -> None:
         self.value = value
         self.tape = tape
         self.index = index

@@ -23,14 +23,14 @@ from .types import is_array, is_number, same, type_of
 Item = Callable[[Any, Sequence[Any]], Any]
 
 
-class Rows(NamedTuple):
+class RowItems(NamedTuple):
     """The items of a loop: ``item(step, row)``, the row being one of each of ``arrays``."""
 
     arrays: list[Any]
     item: Item
 
 
-def rows_of(view: View, where: str) -> Rows:
+def rows_of(view: View, where: str) -> RowItems:
     """The items of a view of known length."""
     if isinstance(view, Joined):
         return _joined(view, where)
@@ -46,12 +46,12 @@ def rows_of(view: View, where: str) -> Rows:
         )
     sequence = view.sequence
     if type(sequence) is range:
-        return Rows([], _member(sequence))
+        return RowItems([], _member(sequence))
     if isinstance(sequence, str | bytes):
         _refuse(where, "runs over text", _UNROLL)
     if isinstance(sequence, list | tuple):
         return _stacked(list(sequence), where)
-    return Rows([jnp.asarray(sequence)], lambda _, row: row[0])
+    return RowItems([jnp.asarray(sequence)], lambda _, row: row[0])
 
 
 _UNROLL = "move the loop into a function of its own, without the decorator, and JAX unrolls it"
@@ -64,7 +64,7 @@ def _member(numbers: range) -> Item:
     return lambda step, _: start + stride * step
 
 
-def _joined(view: Joined, where: str) -> Rows:
+def _joined(view: Joined, where: str) -> RowItems:
     parts = [rows_of(part, where) for part in view.parts]
     length = view.length
     if view.func is builtins.zip:
@@ -73,18 +73,18 @@ def _joined(view: Joined, where: str) -> Rows:
         def together(step: Any, row: Sequence[Any]) -> Any:
             return tuple([part.item(step, row[a:b]) for part, a, b in zip(parts, ends, ends[1:])])
 
-        return Rows([array[:length] for part in parts for array in part.arrays], together)
+        return RowItems([array[:length] for part in parts for array in part.arrays], together)
     (part,) = parts
     if view.func is builtins.enumerate:
         start = view.start
-        return Rows(part.arrays, lambda step, row: (start + step, part.item(step, row)))
-    return Rows([array[::-1] for array in part.arrays], lambda step, row: part.item(length - 1 - step, row))
+        return RowItems(part.arrays, lambda step, row: (start + step, part.item(step, row)))
+    return RowItems([array[::-1] for array in part.arrays], lambda step, row: part.item(length - 1 - step, row))
 
 
-def _stacked(elements: list[Any], where: str) -> Rows:
+def _stacked(elements: list[Any], where: str) -> RowItems:
     """Elements of equal structure, leaf by leaf."""
     if not elements:
-        return Rows([], lambda step, row: None)
+        return RowItems([], lambda step, row: None)
     shapes, leaves = [], []
     for element in elements:
         taken = Taken({}, apart=True)
@@ -105,7 +105,7 @@ def _stacked(elements: list[Any], where: str) -> Rows:
         chosen = [one if place is None else row[place] for one, place in zip(leaves[0], places)]
         return Builder(chosen).roots(shapes[:1])[0]
 
-    return Rows(arrays, item)
+    return RowItems(arrays, item)
 
 
 def _column(column: Sequence[Any], where: str) -> Any:

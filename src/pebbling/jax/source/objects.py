@@ -2,7 +2,7 @@
 
 Arrays and numbers that the loop changes are carried by JAX; everything else has to come out of a step
 as it went in. Numbers inside of objects, and all that is in objects that the loop does not assign to, are
-taken to stay until a step shows the opposite: then it is traced anew (``Again``), with those carried. So a
+taken to stay until a step shows the opposite: then it is traced anew (``TraceAnew``), with those carried. So a
 setting such as ``model.layers`` stays a Python int. Objects that were there before the loop get their new
 contents when it is over.
 """
@@ -26,7 +26,7 @@ from .shapes import form, in_order, refers, tokens_of
 from .types import gives_way, is_array, is_number, same, type_of, type_words, words
 
 
-class Again(Exception):
+class TraceAnew(Exception):
     """The step has to be traced anew, knowing more."""
 
 
@@ -120,7 +120,7 @@ class Variables:
         changed = [self._is_changed(place, opened.leaves[place], one) for place, one in enumerate(taken.leaves)]
         if any(changed):
             self.moving = [moves or new for moves, new in zip(self.moving, changed)]
-            raise Again
+            raise TraceAnew
         carried = [place for place, moves in enumerate(self.moving) if moves]
         now = [taken.leaves[place] for place in carried]
         self._check_types(carried, [opened.leaves[place] for place in carried], now)
@@ -132,7 +132,7 @@ class Variables:
         """The objects after the loop."""
         given = iter(values)
         leaves = [next(given) if moves else leaf for leaf, moves in zip(self.leaves, self.moving)]
-        return _Finish(leaves, self.originals).roots(self.final)
+        return _TracedFinish(leaves, self.originals).roots(self.final)
 
     def changes(self, objects: Iterable[Any]) -> bool:
         """Whether the loop may change one of these objects from before it."""
@@ -152,7 +152,7 @@ class Variables:
         self.paths = [self.paths[place] for place in order]
         self._owners = [self._owners[place] for place in order]
         self._kinds = {order.index(place): kind for place, kind in self._kinds.items()}
-        raise Again
+        raise TraceAnew
 
     def _check_structure(self, shapes: list[Shape], roots: Sequence[Any]) -> None:
         before, after = form(self.shapes), form(shapes)
@@ -224,13 +224,13 @@ class Variables:
                 )
         if kinds != self._kinds:
             self._kinds = kinds
-            raise Again
+            raise TraceAnew
 
     def _refuse(self, reason: str, way_out: str) -> NoReturn:
         raise SourceError(f"{self.facts.where}: {reason}: {way_out}")
 
 
-class _Finish(Builder):
+class _TracedFinish(Builder):
     """Objects after the loop; those that can change and have a token are the ones from before it."""
 
     def __init__(self, leaves: Iterable[Any], originals: Sequence[Any]) -> None:

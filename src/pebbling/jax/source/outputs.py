@@ -16,7 +16,7 @@ from ...errors import SourceError
 from ...source.facts import Facts
 from ...source.graph import UNBOUND, Builder, Shape, Taken
 from ..compat import zeros
-from .objects import Again
+from .objects import TraceAnew
 from .shapes import form
 from .types import gives_way, is_array, is_number, same, type_of
 
@@ -67,7 +67,7 @@ class Outs:
         )
         self._shapes, self._leaves, self._places, self._types = shapes, taken.leaves, places, types
         if changed:
-            raise Again
+            raise TraceAnew
         return extra
 
     def finish(self, outs: Sequence[Any], state: Sequence[Any]) -> list[Any]:

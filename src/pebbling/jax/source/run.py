@@ -28,9 +28,9 @@ from ..loops import fori_loop, scan
 from ..online import while_loop
 from .errors import explained
 from .forecast import Noted, Traced, forecast
-from .items import Rows, rows_of
+from .items import RowItems, rows_of
 from .logic import Constant, Exit, first_exit
-from .objects import Again
+from .objects import TraceAnew
 from .outputs import taken_apart
 from .step import Left, Step
 
@@ -54,7 +54,7 @@ def run(call: Call) -> tuple[Any, ...]:
     try:
         with Watch(loop.net, loop):  # type: ignore[arg-type]
             for _ in range(_MOST_ATTEMPTS):
-                with suppress(Again):
+                with suppress(TraceAnew):
                     outcome = loop.attempt()
                     break
             else:
@@ -81,7 +81,7 @@ class _Loop:
 
     written: Sequence[int] = ()
 
-    def __init__(self, call: Call, view: Any, rows: Rows | None) -> None:
+    def __init__(self, call: Call, view: Any, rows: RowItems | None) -> None:
         self.call, self.facts, self.view, self.rows = call, call.facts, view, rows
         sources = [] if view is None else view.sources
         self.entry = call.entry(sources, set())
@@ -100,7 +100,7 @@ class _Loop:
         hold(self.held, array)
 
     def attempt(self) -> tuple[list[Any], list[Any], list[Any]]:
-        """What is carried after the loop, and what lists collect; ``Again`` if a step has shown that more moves."""
+        """What is carried after the loop, and what lists collect; ``TraceAnew`` if a step has shown that more moves."""
         begin = self.step.begin()
         if self.step.exits:
             return *self._until_left(begin), []

@@ -1,7 +1,7 @@
 """One step of a plain Python loop on what JAX carries: the loop's own function, run on objects made for it.
 
 What the step is given, and what has become of it, goes through ``objects``; what is left after the
-loop through ``outputs``. A step that shows that more has to be carried is traced anew (``Again``).
+loop through ``outputs``. A step that shows that more has to be carried is traced anew (``TraceAnew``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...source.rewrite import BROKEN, RAISED, RETURNED
 from ...source.runtime import Call
 from .errors import explained
 from .logic import Exit, Exits, Logic
-from .objects import Again, Opened, Variables
+from .objects import Opened, TraceAnew, Variables
 from .outputs import Collected, Outs, taken_apart
 
 
@@ -124,7 +124,7 @@ class Step:
         if not self.exits:
             self._check_exits()
             self.exits = self.outs.apart = True
-            raise Again
+            raise TraceAnew
         for name in self._late:
             if named.get(name, UNBOUND) is UNBOUND:
                 self.refuse(f"{name} has no value if a break ends the first step", "give it one before the loop")

@@ -23,7 +23,7 @@ ABSENT = None
 
 def without(module: fx.GraphModule, tangents: Collection[fx.Node], absent: Collection[fx.Node]) -> fx.GraphModule:
     """The module without what depends on absent tangents; gradients that only they would have made are None."""
-    writer = _Writer()
+    writer = _AbsentWriter()
     values: dict[Any, Any] = {}
     for node in module.graph.nodes:
         if node.op == "placeholder":
@@ -38,7 +38,7 @@ def without(module: fx.GraphModule, tangents: Collection[fx.Node], absent: Colle
     return fx.GraphModule(module, writer.graph)
 
 
-class _Writer:
+class _AbsentWriter:
     """A graph under construction, and which of its nodes depend on gradients that came."""
 
     def __init__(self) -> None:

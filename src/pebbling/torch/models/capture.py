@@ -24,7 +24,7 @@ from .planner import Planner
 from .reached import Reached
 from .refusals import refuse
 from .tracing import eager_kernels, host_layouts, untraced
-from .watch import Watch
+from .watch import PeakWatch
 
 # Enough for every shape that a training run may come across.
 _SHAPES = 10_000
@@ -43,7 +43,7 @@ class Eager:
         self.planner, self.stop = planner, stop
         # Compiled code holds its backend until the model is gone, which with it in there would be never.
         self.function = _weakly(function)
-        self.watch: Watch
+        self.watch: PeakWatch
         self.reached: Reached
 
     def __call__(self, module: fx.GraphModule, example: Sequence[Any]) -> Any:
@@ -86,7 +86,7 @@ class Eager:
         result = self.planner.plan(module, outputs, overwritten(module))
         if self.stop:
             raise Stopped
-        self.watch = Watch(self.planner, result[0], self.planner.made[-1])
+        self.watch = PeakWatch(self.planner, result[0], self.planner.made[-1])
         return result
 
 
@@ -132,7 +132,7 @@ def compiled(function: Callable[..., Any], backend: Any, whole: bool) -> Callabl
     context: Any = torch._dynamo.optimize(backend=Lent(backend), nopython=whole, dynamic=False)
     if not hasattr(context, "callback"):
         raise CaptureError("torch's tracer is off: unset TORCHDYNAMO_DISABLE, or leave fit out")
-    context.callback = Settled(context.callback, backend)
+    context.callback = SettledTracer(context.callback, backend)
     captured: Callable[..., Any] = context(function)
     return captured
 
@@ -157,7 +157,7 @@ class Lent:
         return backend(module, example)
 
 
-class Settled:
+class SettledTracer:
     """The tracer with our settings: they hold while it traces and compiles, and calls of what it made cost nothing."""
 
     def __init__(self, tracer: Any, backend: Any) -> None:

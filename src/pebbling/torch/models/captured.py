@@ -11,8 +11,8 @@ import torch
 from torch import fx
 
 from ...graph import Graph, Node, from_fx
-from .costs import NEVER_MISSED, Cost, costs
-from .in_place import Joined, join_in_place
+from .costs import NEVER_MISSED, NodeCost, costs
+from .in_place import JoinedNode, join_in_place
 from .kernels import as_in_eager_mode
 from .norms import NEW_STATISTICS
 from .partition import is_tangent
@@ -31,7 +31,7 @@ class Captured:
     forward_outputs: int
     graph: Graph
     states: dict[str, str]
-    costs: dict[str, Cost]
+    costs: dict[str, NodeCost]
     fingerprint: str
     device: str | None = None
     """The GPU that it runs on."""
@@ -84,7 +84,7 @@ def capture(
 
 def _rewritten(
     module: fx.GraphModule, backward: set[str], most: int | None, parts: bool
-) -> tuple[dict[str, Cost], dict[str, Joined]]:
+) -> tuple[dict[str, NodeCost], dict[str, JoinedNode]]:
     """Join operations; the costs of all, and what those that are several stand for."""
     known = costs(module.graph.nodes, most)
     by_rows = in_parts(module, backward) if parts else {}
@@ -108,7 +108,7 @@ def _holding_tangents(graph: Graph, tangents: list[str]) -> Graph:
     return Graph(graph.nodes, graph.inputs, (*graph.outputs, *held), graph.name)
 
 
-def _writing_over(graph: Graph, joined: dict[str, Joined]) -> Graph:
+def _writing_over(graph: Graph, joined: dict[str, JoinedNode]) -> Graph:
     """The graph in which results that are written over others lie there."""
     for name, one in joined.items():
         if isinstance(one, InParts) and one.over is not None:
@@ -137,13 +137,13 @@ def _statistics_are_read(node: fx.Node) -> bool:
     return any(pick.users and all(user.op != "output" for user in pick.users) for pick in picks)
 
 
-def _described(node: Node, joined: Joined | None, again: bool) -> Node:
+def _described(node: Node, joined: JoinedNode | None, again: bool) -> Node:
     """The node with names as the program has them, which may or may not run ``again``."""
     op = node.op if joined is None else " + ".join(joined.operators)
     return replace(node, op=op, module=_plain(node.module), replayable=again)
 
 
-def _sized(node: Node, cost: Cost | None, grain: int) -> Node:
+def _sized(node: Node, cost: NodeCost | None, grain: int) -> Node:
     """The node with storages as large as they were when it was measured, where that is more."""
     if cost is None or len(cost.bytes) != len(node.makes):
         return node
@@ -151,10 +151,10 @@ def _sized(node: Node, cost: Cost | None, grain: int) -> Node:
     return replace(node, makes=tuple(replace(storage, bytes=size) for storage, size in zip(node.makes, sizes)))
 
 
-def _sum(parts: list[Cost]) -> Cost:
+def _sum(parts: list[NodeCost]) -> NodeCost:
     """Of operations that run as one, each over the result of the one before."""
     workspace = max(part.workspace for part in parts)
-    return Cost(sum(part.time for part in parts), workspace, any(part.estimated for part in parts), parts[0].bytes)
+    return NodeCost(sum(part.time for part in parts), workspace, any(part.estimated for part in parts), parts[0].bytes)
 
 
 def _plain(module: str) -> str:

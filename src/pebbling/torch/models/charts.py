@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from html import escape
 
 from ...units import format_bytes, format_seconds
-from .facts import Curve, Point
+from .facts import MemoryCurve, Point
 
 _WIDTH, _HEIGHT = 960, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 940, 18, 276
 
 
-def memory_over_time(before: Curve, after: Curve, memory: int | None) -> str:
+def memory_over_time(before: MemoryCurve, after: MemoryCurve, memory: int | None) -> str:
     """Two areas on one axis of time, with the budget and the turns from forward to backward."""
     end = max(before.times[-1], after.times[-1]) or 1.0
     top = 1.08 * max(before.peak, after.peak, 1)
@@ -69,7 +69,7 @@ def trade_off_curve(points: Sequence[Point], here: Point) -> str:
     return _svg("Overhead against budget", parts)
 
 
-def _steps(curve: Curve, end: float, top: float) -> str:
+def _steps(curve: MemoryCurve, end: float, top: float) -> str:
     """A staircase with one point for each pixel at most, the highest of its operations."""
     highest: dict[float, int] = {}
     for time, level in zip(curve.times, curve.bytes):

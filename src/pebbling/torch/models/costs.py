@@ -26,11 +26,11 @@ NEVER_MISSED = 2**28
 _REPEATS = 5
 _LONG_ENOUGH = 0.02
 _TRUSTING = ("rnn", "lstm", "gru", "embedding_bag", "segment_reduce")
-_measured: dict[Any, Cost] = {}
+_measured: dict[Any, NodeCost] = {}
 
 
 @dataclass(frozen=True)
-class Cost:
+class NodeCost:
     """Seconds of one run, bytes taken during it beyond the results, and bytes of each storage that it made."""
 
     time: float
@@ -39,9 +39,9 @@ class Cost:
     bytes: tuple[int, ...] = ()
 
 
-def costs(nodes: Iterable[Any], most: int | None = None) -> dict[str, Cost]:
+def costs(nodes: Iterable[Any], most: int | None = None) -> dict[str, NodeCost]:
     """Cost of each operation, by name; ``most`` bounds the bytes that measuring one may take."""
-    found: dict[str, Cost] = {}
+    found: dict[str, NodeCost] = {}
     with torch.utils._python_dispatch._disable_current_modes(), torch.no_grad(), SameRandomNumbers():
         for node in nodes:
             if isinstance(node.target, torch._ops.OpOverload) or _own(node.target):
@@ -49,7 +49,7 @@ def costs(nodes: Iterable[Any], most: int | None = None) -> dict[str, Cost]:
     return found
 
 
-def _cost(node: Any, most: int | None) -> Cost:
+def _cost(node: Any, most: int | None) -> NodeCost:
     key = signature(node)
     if key not in _measured:
         cost = _measure(node, most)
@@ -80,7 +80,7 @@ def signature(node: Any) -> Any:
     )
 
 
-def _measure(node: Any, most: int | None) -> Cost:
+def _measure(node: Any, most: int | None) -> NodeCost:
     values = [argument.meta.get("val") for argument in node.all_input_nodes]
     tensors = [leaf for leaf in tree_leaves([*values, node.meta.get("val")]) if isinstance(leaf, torch.Tensor)]
     devices = {tensor.device.type for tensor in tensors}
@@ -95,7 +95,7 @@ def _measure(node: Any, most: int | None) -> Cost:
             return replace(cost, bytes=made)
         except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
             pass
-    return Cost(estimate(node), estimated=True)
+    return NodeCost(estimate(node), estimated=True)
 
 
 def _harmless(target: Any) -> bool:
@@ -125,7 +125,7 @@ def _storage(tensor: torch.Tensor) -> Any:
     return tensor.untyped_storage()
 
 
-def _on_cpu(run: Callable[[], Any]) -> Cost:
+def _on_cpu(run: Callable[[], Any]) -> NodeCost:
     best, spent = math.inf, 0.0
     for _ in range(_REPEATS):
         begun = perf_counter()
@@ -134,10 +134,10 @@ def _on_cpu(run: Callable[[], Any]) -> Cost:
         best, spent = min(best, seconds), spent + seconds
         if spent > _LONG_ENOUGH and best < math.inf:
             break
-    return Cost(best)
+    return NodeCost(best)
 
 
-def on_cuda(run: Callable[[], Any]) -> Cost:
+def on_cuda(run: Callable[[], Any]) -> NodeCost:
     run()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
@@ -153,7 +153,7 @@ def on_cuda(run: Callable[[], Any]) -> Cost:
         run()
     ended.record()
     ended.synchronize()
-    return Cost(begun.elapsed_time(ended) / 1e3 / _REPEATS, workspace)
+    return NodeCost(begun.elapsed_time(ended) / 1e3 / _REPEATS, workspace)
 
 
 def estimate(node: Any) -> float:

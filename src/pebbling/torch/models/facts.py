@@ -10,7 +10,7 @@ from ...graph import Compute, Free, Graph, GraphPlan, check, smallest, solve
 
 
 @dataclass(frozen=True)
-class Curve:
+class MemoryCurve:
     """Bytes taken over time; ``turn`` is when the backward pass begins."""
 
     times: tuple[float, ...]
@@ -54,7 +54,7 @@ class Share:
     replayed: float
 
 
-def curve(plan: GraphPlan) -> Curve:
+def curve(plan: GraphPlan) -> MemoryCurve:
     """Bytes over time of a plan."""
     taken = check(plan).curve
     times, levels, now, turn = [], [], 0.0, 0.0
@@ -67,7 +67,7 @@ def curve(plan: GraphPlan) -> Curve:
             now += plan.graph.node[step.node].time
     times.append(now)
     levels.append(levels[-1] if levels else 0)
-    return Curve(tuple(times), tuple(levels), turn)
+    return MemoryCurve(tuple(times), tuple(levels), turn)
 
 
 def at_peak(plan: GraphPlan) -> list[Alive]:

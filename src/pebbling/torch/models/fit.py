@@ -26,7 +26,7 @@ Breaks = Literal["refuse", "keep"]
 
 
 @dataclass(frozen=True)
-class Options:
+class FitOptions:
     """What ``fit`` was asked for."""
 
     memory: int | None
@@ -112,7 +112,7 @@ def fit(
     return FittedFunction(options.runner(function))  # type: ignore[return-value]
 
 
-def _host(host: float | str | None, options: Options) -> int | None:
+def _host(host: float | str | None, options: FitOptions) -> int | None:
     if host is None:
         return None
     if options.backend != "eager":
@@ -122,7 +122,7 @@ def _host(host: float | str | None, options: Options) -> int | None:
     return parse_bytes(host)
 
 
-def refit(model: nn.Module, options: Options) -> nn.Module:
+def refit(model: nn.Module, options: FitOptions) -> nn.Module:
     """A fitted module with given options, for ``fit`` and for copies of what it returned."""
     wrappers = (nn.parallel.DistributedDataParallel, nn.DataParallel)
     if isinstance(model, wrappers) and options.backend != "eager":
@@ -171,7 +171,7 @@ def plan(
 
 def _options(
     memory: float | str | None, backend: str, breaks: str, plans: Any, time_limit: float, group: Any, verify: Any
-) -> Options:
+) -> FitOptions:
     if backend not in ("eager", "captured", "inductor"):
         raise ValueError(f"backend={backend!r}: expected 'eager', 'captured' or 'inductor'")
     if backend == "inductor" and group is not None:
@@ -195,7 +195,7 @@ def _options(
         # Its own, so that agreeing on a plan never waits for what others send through the caller's.
         ranks = distributed.get_process_group_ranks(group)
         group = distributed.new_group(ranks, backend="gloo", use_local_synchronization=True)
-    return Options(budget, backend, breaks, None if plans is None else Path(plans), float(time_limit), group, verify)  # type: ignore[arg-type]
+    return FitOptions(budget, backend, breaks, None if plans is None else Path(plans), float(time_limit), group, verify)  # type: ignore[arg-type]
 
 
 def _refuse_captures(breaks: str, plans: Any, group: Any) -> None:

@@ -24,7 +24,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from ...graph import Graph, Node, Storage
-from .costs import NEVER_MISSED, Cost, costs
+from .costs import NEVER_MISSED, NodeCost, costs
 from .partition import is_tangent, results_of
 from .random import is_random
 
@@ -232,14 +232,14 @@ def _node(
     node: Any,
     cone: Cone,
     storages: _Storages,
-    known: dict[str, Cost],
+    known: dict[str, NodeCost],
     overwritten: set[str],
     backward: bool,
     device: str | None,
 ) -> Node:
     makes = storages.made(node)
     moved = sum(storages.bytes[key] for key in cone.reads) + sum(storage.bytes for storage in makes)
-    cost = known.get(node.name, Cost(_LAUNCH + moved / bandwidth(device or "cpu")))
+    cost = known.get(node.name, NodeCost(_LAUNCH + moved / bandwidth(device or "cpu")))
     once = mutable(node) or is_random(node) or not overwritten.isdisjoint(cone.reads) or _effect(node)
     return Node(
         node.name,

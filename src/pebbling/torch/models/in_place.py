@@ -51,16 +51,16 @@ _VARIANTS: dict[Any, tuple[Any, tuple[int, ...], str | None]] = {
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedNode:
     """Names and operators of the operations that a node stands for."""
 
     names: tuple[str, ...]
     operators: tuple[str, ...]
 
 
-def join_in_place(module: fx.GraphModule, backward: set[str]) -> dict[str, Joined]:
+def join_in_place(module: fx.GraphModule, backward: set[str]) -> dict[str, JoinedNode]:
     """Join operations in the graph; what the new nodes stand for, by name."""
-    joined: dict[str, Joined] = {}
+    joined: dict[str, JoinedNode] = {}
     last: fx.Node | None = None
     for node in list(module.graph.nodes):
         if node.op != "call_function" or not _allocates(node):
@@ -78,7 +78,7 @@ def _join(
     last: fx.Node | None,
     second: fx.Node,
     backward: set[str],
-    joined: dict[str, Joined],
+    joined: dict[str, JoinedNode],
 ) -> tuple[fx.Node, fx.Node] | None:
     """The node that an operation was joined to and the one that stands for both, or None if it is to stay."""
     if second.target not in _VARIANTS:
@@ -129,7 +129,7 @@ def _maker(node: Any) -> fx.Node | None:
     return None
 
 
-def _may_lead(node: fx.Node, joined: dict[str, Joined]) -> bool:
+def _may_lead(node: fx.Node, joined: dict[str, JoinedNode]) -> bool:
     if is_random(node):
         return False
     if node.name in joined or node.target in OWN:
@@ -174,7 +174,7 @@ def _replace(
     second: Any,
     position: int,
     backward: set[str],
-    joined: dict[str, Joined],
+    joined: dict[str, JoinedNode],
     where: Any,
 ) -> fx.Node:
     inside = {first, *path}
@@ -193,7 +193,7 @@ def _replace(
     before = joined.pop(first.name, None)
     names = before.names if before else (first.name,)
     operators = before.operators if before else (_operator(first),)
-    joined[node.name] = Joined((*names, second.name), (*operators, str(second.target)))
+    joined[node.name] = JoinedNode((*names, second.name), (*operators, str(second.target)))
     if first.name in backward:
         backward.add(node.name)
     if pick is None:

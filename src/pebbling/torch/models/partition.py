@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from ...graph import GraphPlan, unroll
-from ...graph.fx import Run
+from ...graph.fx import RunNode
 from .replay import replay
 
 States = Mapping[str, fx.Node]
@@ -33,7 +33,7 @@ def split(
     nodes = _state_nodes(joint, states)
     placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
     given = [node for node in placeholders if not is_tangent(node)]
-    first = _Writer(joint, given, nodes)
+    first = _PartitionWriter(joint, given, nodes)
     first.write(forward_runs)
     wanted = results[:forward_outputs]
     gradients = results[forward_outputs:]
@@ -41,7 +41,7 @@ def split(
     forward = first.finish([*wanted, *kept], forward_outputs)
     tangents = [node for node in placeholders if is_tangent(node)]
     # Numbers come last among the results of the forward pass, and first among the arguments of the backward pass.
-    second = _Writer(joint, [*sorted(kept, key=lambda node: not _number(node)), *tangents], nodes)
+    second = _PartitionWriter(joint, [*sorted(kept, key=lambda node: not _number(node)), *tangents], nodes)
     second.write(backward_runs)
     return forward, second.finish(gradients, None)
 
@@ -50,7 +50,7 @@ def straight(plan: GraphPlan, module: fx.GraphModule, states: Mapping[str, str])
     """The module of a plan for a graph without a backward pass."""
     runs, rest = _runs(plan, module)
     given = [node for node in module.graph.nodes if node.op == "placeholder"]
-    writer = _Writer(module, given, _state_nodes(module, states))
+    writer = _PartitionWriter(module, given, _state_nodes(module, states))
     writer.write([*runs, *rest])
     return writer.finish(results_of(module), None)
 
@@ -100,7 +100,7 @@ def is_tangent(node: fx.Node) -> bool:
     return node.op == "placeholder" and "tangents" in str(node.target)
 
 
-class _Writer:
+class _PartitionWriter:
     """A graph under construction, and where the values of the joint graph are in it."""
 
     def __init__(self, joint: fx.GraphModule, given: list[fx.Node], states: States) -> None:
@@ -138,7 +138,7 @@ def _runs(plan: GraphPlan, joint: fx.GraphModule) -> tuple[list[tuple[fx.Node, b
     for each in unroll(plan, joint):
         if each is None:
             place = 1
-        elif isinstance(each, Run) and each.node.op != "get_attr":
+        elif isinstance(each, RunNode) and each.node.op != "get_attr":
             passes[place].append((each.node, each.replay))
     return passes[0], passes[1]
 

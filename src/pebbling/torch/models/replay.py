@@ -11,7 +11,7 @@ from torch import fx
 from .random import device_of, draw_again
 
 
-class Call(NamedTuple):
+class GraphCall(NamedTuple):
     """A function and its arguments, which may contain nodes of the captured graph."""
 
     target: Any
@@ -26,15 +26,15 @@ class Call(NamedTuple):
         return list(found)
 
 
-def replay(node: Any, states: Mapping[str, fx.Node]) -> Call:
+def replay(node: Any, states: Mapping[str, fx.Node]) -> GraphCall:
     """The call that gives a node's results once more; ``states`` are those of the generators, by name of node."""
     if hasattr(node.target, "again"):
         # A batch norm: its statistics have been updated by now, and a replay is not to look at them.
         fresh = tuple(None if i in node.target.stale else argument for i, argument in enumerate(node.args))
-        return Call(node.target.again, fresh, {})
+        return GraphCall(node.target.again, fresh, {})
     if node.name in states:
-        return Call(_drawing(node.target, device_of(node)), (states[node.name], *node.args), dict(node.kwargs))
-    return Call(node.target, node.args, node.kwargs)
+        return GraphCall(_drawing(node.target, device_of(node)), (states[node.name], *node.args), dict(node.kwargs))
+    return GraphCall(node.target, node.args, node.kwargs)
 
 
 def _drawing(operation: Any, device: str) -> Any:

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .in_place import Joined
+from .in_place import JoinedNode
 
 aten = torch.ops.aten
 
@@ -37,7 +37,7 @@ _PRODUCTS = {aten.mm.default: aten.mm.out, aten.addmm.default: aten.addmm.out}
 
 
 @dataclass(frozen=True)
-class InParts(Joined):
+class InParts(JoinedNode):
     """Operations that run as one node, part by part."""
 
     workspace: int = 0

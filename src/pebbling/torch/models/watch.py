@@ -20,7 +20,7 @@ SLACK = 0.005
 """Share of a budget on a GPU that is left to the allocator."""
 
 
-class Watch:
+class PeakWatch:
     """Measures the first forward and backward pass of one plan."""
 
     def __init__(self, planner: Planner, captured: Captured, plan: Any) -> None:
