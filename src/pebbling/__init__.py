@@ -46,11 +46,12 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .loops import grad, hvp, loop, value_and_grad
+    from .loops import loop
 
     # By the files that define them: a type checker takes a name of the package for the file of that name.
     from .source.checkpoint import checkpoint
     from .source.explain import explain
+    from .source.gradients import grad, hvp, value_and_grad
     from .tape import Tape, op
 
 __version__ = "0.2.0"
@@ -59,12 +60,12 @@ __version__ = "0.2.0"
 _LATER = {
     "checkpoint": ".source",
     "explain": ".source",
-    "grad": ".loops",
-    "hvp": ".loops",
+    "grad": ".source.gradients",
+    "hvp": ".source.gradients",
     "loop": ".loops",
     "op": ".tape",
     "Tape": ".tape",
-    "value_and_grad": ".loops",
+    "value_and_grad": ".source.gradients",
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from jax_common import Calls, assert_same
 
 import pebbling as pb
-from pebbling.loops import run
+from flat_loops import run
 
 X = jnp.array([0.3, -0.2, 0.5], jnp.float32)
 W = jnp.array(np.random.default_rng(3).normal(size=(3, 3)) * 0.5, jnp.float32)

@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pebbling.loops import grad, hvp, loop
+from pebbling.numpy import grad, hvp, loop
 
 SIZE = 20_000
 STATE = 8 * SIZE

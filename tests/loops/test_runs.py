@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pebbling.chain import Revolve, Runs
-from pebbling.loops import grad, hvp, loop
+from pebbling.numpy import grad, hvp, loop
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5, 40])

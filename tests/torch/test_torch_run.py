@@ -7,7 +7,8 @@ import itertools
 import pytest
 import torch
 
-from pebbling.loops import Options, run
+from flat_loops import run
+from pebbling.loops import Options
 
 
 def rich(item, state, consts):

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..chain import StoreAll
 from ..drive import Taylor, taylor_test
-from ..loops import loop, value_and_grad
 from ..loops.forecast import Forecast, forecast
+from ..numpy import loop, value_and_grad
 from ..show.pebbles import pebbles
 from ..show.words import describe
 from ..units import format_bytes

@@ -9,14 +9,14 @@ each for itself, and the gradient can differ in its last bit from that of the lo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
-import numpy as np
-
+from .framework import Unwritten
 from .numpy.step import differentiable as _plain_differentiable
 from .numpy.tape import is_own
-from .protocol import Custom, Pullback, Step
+from .protocol import Custom, Engine, Leaf, Pullback, Step
 
 try:
     from autograd.core import JVPNode, VJPNode, add_outgrads, vspace  # type: ignore[import-untyped]
@@ -81,32 +81,6 @@ def step_jvp(step: Step, inputs: Sequence[Any], tangents: Sequence[Any]) -> tupl
     return outputs, [None if node is None else node.g for node in nodes]
 
 
-def step_vjp_dot(
-    step: Step,
-    inputs: Sequence[Any],
-    tangents: Sequence[Any],
-    cotangents: Sequence[Any],
-    cotangent_tangents: Sequence[Any],
-    into: list[Any],
-    into_tangents: list[Any],
-) -> tuple[list[Any], list[Any]]:
-    """The pullback of one step and its derivative along ``tangents``: forward over reverse."""
-    n, m = len(inputs), len(cotangents)
-
-    def pulled(values: list[Any]) -> list[Any]:
-        outputs, pullback = step_vjp(step, values[:n])
-        sums = values[n + m :]
-        pullback(values[n : n + m], sums)
-        return [*outputs, *sums]
-
-    zeros = [np.zeros_like(t) if x is None and t is not None else x for x, t in zip(into, into_tangents)]
-    seeds = [np.zeros_like(t) if x is None and t is not None else x for x, t in zip(cotangents, cotangent_tangents)]
-    directions = [*tangents, *cotangent_tangents, *into_tangents]
-    values, pushed = step_jvp(pulled, [*inputs, *seeds, *zeros], directions)
-    into[:], into_tangents[:] = values[-n:], pushed[-n:]
-    return values[:-n], pushed[:-n]
-
-
 def custom(call: Custom, inputs: Sequence[Any]) -> list[Any]:
     """Run ``call`` as one node of the innermost derivative."""
     level = max((leaf._trace for leaf in inputs if isbox(leaf)), default=None)
@@ -156,3 +130,28 @@ def _traced(step: Step, inputs: Sequence[Any], roots: dict[int, Any]) -> tuple[l
         outputs = list(step(given))
     nodes = [out._node if isbox(out) and out._trace == level else None for out in outputs]
     return [out if node is None else out._value for out, node in zip(outputs, nodes)], nodes
+
+
+class AutogradFramework(Unwritten):
+    """What loops ask of autograd's boxes, into which nobody can write."""
+
+    engine = cast(Engine, sys.modules[__name__])
+    execute = None
+    compiled = None
+
+    def level(self, leaf: Leaf) -> int:
+        return leaf._trace + 1 if isbox(leaf) else 0
+
+    def plain(self, leaf: Leaf) -> Any:
+        while isbox(leaf):
+            leaf = leaf._value
+        return leaf
+
+    def share(self, leaf: Leaf) -> Leaf:
+        return leaf
+
+    def enter(self, leaf: Leaf, of_state: bool) -> Leaf:
+        return leaf
+
+    def idle(self) -> bool:
+        return False

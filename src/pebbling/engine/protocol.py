@@ -63,20 +63,5 @@ class Engine(Protocol):
     def step_jvp(self, step: Step, inputs: Sequence[Leaf], tangents: Sequence[Leaf]) -> tuple[list[Leaf], list[Leaf]]:
         """Run one step forward with tangents; its outputs and theirs."""
 
-    def step_vjp_dot(
-        self,
-        step: Step,
-        inputs: Sequence[Leaf],
-        tangents: Sequence[Leaf],
-        cotangents: Sequence[Leaf],
-        cotangent_tangents: Sequence[Leaf],
-        into: list[Leaf],
-        into_tangents: list[Leaf],
-    ) -> tuple[list[Leaf], list[Leaf]]:
-        """The pullback of one step and its derivative along ``tangents``, added to ``into`` and ``into_tangents``.
-
-        Returns the outputs and their tangents.
-        """
-
     def custom(self, call: Custom, inputs: Sequence[Leaf]) -> list[Leaf]:
         """Run ``call`` so that a derivative taken through it uses its own rules: one node, whatever is inside."""

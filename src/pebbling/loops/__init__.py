@@ -1,9 +1,8 @@
-"""Loops whose derivatives fit a budget, and the gradients of functions that contain them."""
+"""Loops whose derivatives fit a budget."""
 
-from .frameworks import Framework, register
-from .gradients import grad, hvp, value_and_grad
+from ..engine.framework import Framework
 from .loop import loop
 from .node import Outcome
-from .runtime import Options, run
+from .runtime import Options
 
-__all__ = ["Framework", "Options", "Outcome", "grad", "hvp", "loop", "register", "run", "value_and_grad"]
+__all__ = ["Framework", "Options", "Outcome", "loop"]

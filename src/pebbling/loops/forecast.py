@@ -44,6 +44,7 @@ def forecast(body: Callable[..., Any], state: Any, steps: int, *args: Any, memor
     consts, arguments = flatten(args)
     program = Trees(body, range(whole(steps, "steps", 1)), structure, arguments)
     framework = numpy_framework()
+    assert framework.engine is not None
     live = [not framework.engine.differentiable(leaf) for leaf in leaves]
     measured = measure(framework, program, leaves, consts, live + [True] * len(consts))
     schedule = within(parse_budget(memory), steps, measured, program)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
-from importlib import import_module
 from typing import Any, TypeVar
 
 from ..budget import Budget, told
 from ..chain import Online, Schedule
 from ..chain.validate import whole
+from ..store import Store
 from ..tree import flatten, unflatten
+from .frameworks import compiler_of
 from .program import Trees
 from .runtime import Options, execute
 
@@ -26,6 +26,7 @@ def loop(
     slots: int | None = None,
     memory: float | str | None = None,
     schedule: Schedule | Online | None = None,
+    store: Store | None = None,
     verify: str | bool = "last",
     budget: Budget | None = None,
 ) -> State:
@@ -51,38 +52,22 @@ def loop(
     >>> pb.grad(f, argnums=1)(np.array([0.5, 1.0]), 1.1).round(6)
     np.float64(5.130852)
     """
-    if budget is not None:
-        said = told(budget, "pb.loop", slots=slots, memory=memory, schedule=schedule, verify=verify)
-        slots, memory, schedule, verify = said.slots, said.memory, said.schedule, said.verify
+    if budget is not None or store is not None:
+        said = told(budget, "pb.loop", slots=slots, memory=memory, schedule=schedule, store=store, verify=verify)
+        slots, memory, schedule, store, verify = said.slots, said.memory, said.schedule, said.store, said.verify
     if not callable(steps) and not isinstance(steps, range):
         steps = range(whole(steps, "steps", 0))
     leaves, structure = flatten(state)
     consts, arguments = flatten(args)
-    if _any_of_jax(leaves) or _any_of_jax(consts):
-        return _compiled(body, state, steps, args, verify, slots=slots, memory=memory, schedule=schedule)
+    compiler = compiler_of([*leaves, *consts])
+    if compiler is not None:
+        return compiler.loop(body, state, steps, args, Budget(slots, memory, schedule, store, verify))
     program = Trees(body, steps, structure, arguments)
-    options = _options(slots, memory, schedule, verify)
+    known = _options if store is None else Options
+    options = known(slots, memory, schedule, store, verify)
     return unflatten(structure, execute(program, leaves, consts, options).state)
 
 
 @lru_cache(64)
-def _options(slots: Any, memory: Any, schedule: Any, verify: Any) -> Options:
-    return Options(slots, memory, schedule, verify)
-
-
-def _any_of_jax(leaves: Iterable[Any]) -> bool:
-    jax = sys.modules.get("jax")
-    return jax is not None and any(isinstance(leaf, jax.Array) for leaf in leaves)
-
-
-def _compiled(
-    body: Callable[..., Any], state: Any, steps: Any, args: tuple[Any, ...], verify: str | bool, **said: Any
-) -> Any:
-    if verify == "all":
-        raise ValueError('verify="all" compares replayed states, which a compiled JAX program does not hand out')
-    # Loops come before jax in the order of layers, and only JAX arrays reach forward.
-    front = import_module(f"{__package__.rpartition('.')[0]}.jax")
-    if not isinstance(steps, range):
-        return front.loop(body, state, steps, *args, **said)
-    first, stride = steps.start, steps.step
-    return front.loop(lambda i, s, *a: body(first + stride * i, s, *a), state, len(steps), *args, **said)
+def _options(slots: Any, memory: Any, schedule: Any, store: Any, verify: Any) -> Options:
+    return Options(slots, memory, schedule, store, verify)

@@ -52,6 +52,8 @@ class Node:
         self.framework, self.program, self.settle = framework, program, settle
         self.verify, self.written = verify, written
         self.width, self.leaves = len(state), [*state, *consts]
+        assert framework.engine is not None
+        self.engine = framework.engine
         levels = [framework.level(leaf) for leaf in self.leaves]
         self.level = max(levels)
         traced = [place for place, level in enumerate(levels) if level == self.level]
@@ -70,7 +72,7 @@ class Node:
         inputs = [self.leaves[place] for place in self.places]
         for place in (*self.places, *self.ties):
             self.leaves[place] = None
-        results = self.framework.engine.custom(self, inputs)
+        results = self.engine.custom(self, inputs)
         outcome, self.outcome = self.outcome, None
         assert outcome is not None
         flat = outcome.flat()
@@ -83,7 +85,7 @@ class Node:
     def run(self, inputs: list[Any]) -> tuple[list[Any], Passage]:
         leaves, live = self._filled(inputs)
         state, consts = leaves[: self.width], leaves[self.width :]
-        differentiable = self.framework.engine.differentiable
+        differentiable = self.engine.differentiable
         reached = [one or not differentiable(leaf) for one, leaf in zip(live, state)]
         schedule: Schedule | Online = self.settle(self, state, consts, reached, live[self.width :])
         passage = Passage(
@@ -99,7 +101,7 @@ class Node:
             self.written,
             self.ties,
         )
-        passage.check = getattr(self.settle, "check", passage.check)
+        passage.check = self.settle.check
         passage.sweep()
         final = passage.live if passage.watching else [True] * self.width
         outcome = Outcome(
@@ -139,7 +141,7 @@ class Node:
             return self._give(straight(self.program, state, consts), [True] * self.width)
 
         values = [leaves[place] for place, _ in moving]
-        outputs, pushed = self.framework.engine.step_jvp(whole, values, [t for _, t in moving])
+        outputs, pushed = self.engine.step_jvp(whole, values, [t for _, t in moving])
         names = self.program.names(self.width)
         refuse_traced(self.framework, self.program, outputs, lambda place: names[self.traced[place]], self.level)
         return outputs, pushed
@@ -155,7 +157,7 @@ class Node:
 
     def _give(self, outcome: Outcome, final: list[bool]) -> list[Any]:
         """The outputs that carry a derivative; the rest is kept aside."""
-        differentiable = self.framework.engine.differentiable
+        differentiable = self.engine.differentiable
         flat = outcome.flat()
         carrying = [
             place for place, leaf in enumerate(flat) if (place >= self.width or final[place]) and differentiable(leaf)

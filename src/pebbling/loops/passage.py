@@ -67,6 +67,7 @@ class Passage:
         """
         self.framework, self.program, self.schedule, self.level = framework, program, schedule, level
         self.width, self.consts = len(state), consts
+        assert framework.engine is not None
         self.step_vjp = framework.engine.step_vjp
         self.live, self.reached, self.wanted = live, list(live), wanted
         self.shelf = Shelf(framework, written)
@@ -264,6 +265,7 @@ class TapedSteps:
     """Steps ``start … stop-1`` as one function of flat leaves, and what was seen while it ran on traced ones."""
 
     __slots__ = (
+        "differentiable",
         "emitted",
         "flag",
         "framework",
@@ -283,7 +285,9 @@ class TapedSteps:
     def __init__(
         self, program: Program, width: int, framework: Framework, level: int, ties: dict[int, int] | None = None
     ) -> None:
+        assert framework.engine is not None
         self.program, self.width, self.framework, self.level = program, width, framework, level
+        self.differentiable = framework.engine.differentiable
         self.ties = ties or {}
         self.start = self.stop = 0
         self.looking = True
@@ -326,5 +330,5 @@ class TapedSteps:
         return int(self.framework.level(leaf) > self.level)
 
     def _look(self, state: Leaves) -> None:
-        level, differentiable = self.framework.level, self.framework.engine.differentiable
+        level, differentiable = self.framework.level, self.differentiable
         self.live = [level(leaf) > self.level or not differentiable(leaf) for leaf in state]

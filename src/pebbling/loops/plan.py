@@ -24,6 +24,7 @@ from ..budget import UNKNOWN_LENGTH_SLOTS, Budget
 from ..chain import Mixed, Online, Revolve, Runs, Schedule, StoreAll
 from ..chain.binomial import default_slots
 from ..drive.tracing import TracedMemory
+from ..engine.protocol import Engine
 from ..errors import BudgetError
 from ..tree import kind_of
 from ..units import format_bytes, parse_budget
@@ -70,6 +71,11 @@ class Settle:
     """Finds the schedule of a loop once its first state is known."""
 
     budget: Budget
+
+    @property
+    def whole(self) -> Budget:
+        """The budget that the loop shares with those inside of its steps; here it is the loop's alone."""
+        return self.budget
 
     def __call__(self, node: Any, state: Leaves, consts: Leaves, live: list[bool], wanted: list[bool]) -> Any:
         """The schedule of a node whose program starts from ``state``."""
@@ -128,7 +134,8 @@ def measure(
     level: int = 0,
 ) -> Measured:
     """Run the first step without and with a tape, and back, and see what it takes."""
-    width = len(state)
+    engine, width = framework.engine, len(state)
+    assert engine is not None
     taped = TapedSteps(program, width, framework, level)
     shelf = Shelf(framework, written)
     shelf.put(0, state)
@@ -137,11 +144,11 @@ def measure(
         after = program.advance(shelf.get(0), consts, 0, 1)
     values = max(forward.held, _nbytes(framework, after), _nbytes(framework, state))
     del after
-    wrt = _reached(framework, taped, [*shelf.get(0), *consts], wrt)
+    wrt = _reached(engine, taped, [*shelf.get(0), *consts], wrt)
     with TracedMemory() as turn:
         with TracedMemory() as recorded:
-            outputs, pullback = framework.engine.step_vjp(taped, [*shelf.get(0), *consts], wrt)
-        differentiable = framework.engine.differentiable
+            outputs, pullback = engine.step_vjp(taped, [*shelf.get(0), *consts], wrt)
+        differentiable = engine.differentiable
         # Python numbers can be values, but a cotangent has a dtype.
         seeds = [np.asarray(leaf)[()] if type(leaf) in (float, complex) else leaf for leaf in outputs]
         seeds = [leaf if differentiable(leaf) else None for leaf in seeds]
@@ -154,11 +161,11 @@ def measure(
     return Measured(size, forward.peak, recorded.held, turn.peak, constants)
 
 
-def _reached(framework: Framework, taped: TapedSteps, inputs: Leaves, wrt: list[bool]) -> list[bool]:
+def _reached(engine: Engine, taped: TapedSteps, inputs: Leaves, wrt: list[bool]) -> list[bool]:
     """What later steps differentiate, whose tapes are then larger: ``wrt``, and what step after step reaches."""
     before: list[bool] = []
     while not all(wrt[: taped.width]) and wrt != before:
-        framework.engine.step_vjp(taped, list(inputs), wrt)
+        engine.step_vjp(taped, list(inputs), wrt)
         before, wrt = wrt, [one or other for one, other in zip(wrt, taped.live)] + wrt[taped.width :]
     return wrt
 

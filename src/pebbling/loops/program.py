@@ -1,15 +1,19 @@
-"""What a loop runs, on flat lists of leaves: one of the two shapes in which a loop is given.
+"""What a loop runs, on flat lists of leaves.
 
-``Trees`` is a body that takes and gives a tree; between two snapshots its state stays a tree, so a
-step costs one call. ``Flat`` is a step that works on flat lists itself, as a source transform writes
-it, with an early exit and outputs of its own.
+``Trees`` is the program of ``pb.loop``: a body that takes and gives a tree. Between two snapshots its state stays a
+tree, so a step costs one call. The programs of loops in a function's source (``source/program.py``) work on flat lists
+themselves; their steps give more than a state, and may end the loop early.
 
-``advance`` uses up the list it is given, so that a state lives no longer than it is needed.
+``advance`` uses up the list it is given, so that a state lives no longer than it is needed. For
+``body(i, state, a) -> {"u": …, "v": …}``:
+
+    state = [u, v]                                the leaves, in the order of the tree
+    state = program.advance(state, [a], 0, 3)     three calls of the body; the list that was given is empty now
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Protocol, TypeAlias
 
@@ -31,6 +35,8 @@ class Program(Protocol):
     """``None`` while nobody knows."""
     rich: bool
     """Whether steps give more than a state."""
+    varies: bool
+    """Whether a state may hold other things than the one before it: another array in a name, a longer list."""
 
     def goes_on(self, state: Leaves, step: int) -> bool:
         """Whether there is a step after ``step`` of them; asked only where the length is unknown."""
@@ -69,6 +75,7 @@ class Trees:
     """``body(i, state, *args) -> state`` over the members of a range, or while a predicate holds."""
 
     rich = False
+    varies = False
 
     def __init__(
         self,
@@ -124,62 +131,6 @@ class Trees:
 
     def names(self, count: int) -> list[str]:
         return paths(self.structure)
-
-    def may_catch(self) -> bool:
-        return any(map(may_catch, self.functions()))
-
-    def written_into(self, error: ValueError, frame: FrameType) -> Exception:
-        return written_into_its_input(self, error)
-
-
-class Flat:
-    """``step(item, state, consts) -> (flag, state, outs, emitted)`` over items."""
-
-    rich = True
-
-    def __init__(self, step: Callable[..., Stepped], items: Any, more: Any, stops: bool, where: str | None) -> None:
-        self.step, self.more, self._where = step, more, where
-        self._rest: Iterator[Any] | None = None
-        if hasattr(items, "__getitem__") and hasattr(items, "__len__"):
-            self.items = items
-            self._count: int | None = len(items)
-        else:
-            self.items, self._rest, self._count = [], iter(items), None
-        self.length = None if stops or more is not None else self._count
-
-    def goes_on(self, state: Leaves, step: int) -> bool:
-        if self._count is not None:
-            if step >= self._count:
-                return False
-        elif step >= len(self.items):
-            assert self._rest is not None
-            for item in self._rest:
-                self.items.append(item)
-                break
-            else:
-                return False
-        return self.more is None or bool(self.more(state, step))
-
-    def advance(self, state: Leaves, consts: Leaves, start: int, stop: int) -> Leaves:
-        step, items = self.step, self.items
-        now: Any = list(state)
-        state.clear()
-        for index in range(start, stop):
-            now = step(items[index], now, consts)[1]
-        return list(now)
-
-    def full(self, state: Leaves, consts: Leaves, step: int) -> Stepped:
-        flag, new, outs, emitted = self.step(self.items[step], state, consts)
-        return flag, list(new), outs, emitted
-
-    def where(self) -> str:
-        return self._where or describe(self.step)
-
-    def functions(self) -> list[Callable[..., Any]]:
-        return [self.step]
-
-    def names(self, count: int) -> list[str]:
-        return [f"state[{index}]" for index in range(count)]
 
     def may_catch(self) -> bool:
         return any(map(may_catch, self.functions()))

@@ -16,8 +16,6 @@ from ..errors import ReplayError
 from ..tree import fingerprint
 from ..tree.compare import digest
 
-CHOICES = ("last", "all", False)
-
 
 class Replays:
     """Digests of states, remembered on the first sweep and compared after it."""
@@ -36,12 +34,6 @@ class Replays:
         if known != digests:
             differing = [name for name, one, two in zip(names(len(state)), known, digests) if one != two]
             _refuse(where, step, differing or ["its structure"])
-
-
-def check_choice(verify: Any) -> None:
-    """Refuse anything that is not one of the choices."""
-    if verify not in CHOICES or verify is True:
-        raise ValueError(f"verify must be 'last', 'all' or False, not {verify!r}")
 
 
 def _digest(leaf: Any) -> bytes | None:

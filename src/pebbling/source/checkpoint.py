@@ -58,7 +58,7 @@ def checkpoint(
     array([0.366032, 0.366032])
     """
     said = told(budget, "pb.checkpoint", slots=slots, memory=memory, schedule=schedule, verify=verify)
-    options = Options(said.slots, said.memory, said.schedule, said.verify)
+    options = Options(said.slots, said.memory, said.schedule, verify=said.verify)
     if f is None:
         return lambda function: _transformed(function, options)
     return _transformed(f, options)

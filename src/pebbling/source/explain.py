@@ -6,7 +6,6 @@ import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 from .. import tree
@@ -15,8 +14,9 @@ from ..engine.numpy import transform
 from ..engine.numpy.step import differentiable
 from ..engine.tree import flatten
 from ..errors import SourceError
+from ..loops.frameworks import compiler_of
 from ..loops.plan import Settle, measure
-from ..loops.runtime import Options
+from ..loops.runtime import Observer, Options
 from ..units import format_bytes
 from .checkpoint import checkpoint
 from .facts import Facts
@@ -28,13 +28,13 @@ from .runtime import Runtime
 class Loop:
     """What is known of one loop; the second half only if arguments were given and the loop was reached."""
 
-    line: int
-    text: str
-    depth: int
-    state: tuple[str, ...]
-    constants: tuple[str, ...]
-    outputs: tuple[str, ...]
-    checkpointed: bool
+    line: int = 0
+    text: str = ""
+    depth: int = 0
+    state: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    checkpointed: bool = False
     why_not: str = ""
     steps: int | None = None
     state_bytes: int | None = None
@@ -109,10 +109,9 @@ def _known(facts: Facts, run: bool) -> Loop:
 
 
 def _run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    jax = sys.modules.get("jax")
-    if jax is not None and any(isinstance(leaf, jax.Array) for leaf in flatten((args, list(kwargs.values())))[0]):
-        # The source of functions comes before jax in the order of layers, and only JAX arrays reach forward.
-        import_module("pebbling.jax.source").explore(function, args, kwargs)
+    compiler = compiler_of(flatten((args, list(kwargs.values())))[0])
+    if compiler is not None:
+        compiler.explore(function, args, kwargs)
         return
     torch = sys.modules.get("torch")
     if torch is not None and any(isinstance(leaf, torch.Tensor) for leaf in flatten((args, list(kwargs.values())))[0]):
@@ -145,9 +144,7 @@ def _is_differentiable(arg: Any) -> bool:
 def _observe(found: Explanation, runtime: Runtime, run: Callable[[], None]) -> None:
     """Run with eyes on every loop."""
     before = runtime.options
-    runtime.options = [_Watched(**vars_of(options)) for options in before]
-    for options, loop in zip(runtime.options, found.loops):
-        object.__setattr__(options, "loop", loop)
+    runtime.options = [_Watched(**vars_of(options), loop=loop) for options, loop in zip(before, found.loops)]
     runtime.listeners.append(lambda facts: _note_plain(found.loops[facts.number]))
     try:
         run()
@@ -168,27 +165,34 @@ def vars_of(options: Options) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ("slots", "memory", "schedule", "verify")}
 
 
+@dataclass(frozen=True)
 class _Watched(Options):
     """Options that write down which schedule a loop follows."""
 
-    @property
-    def settle(self) -> Any:
-        return _Noting(Settle(super().settle.budget), self.loop)  # type: ignore[attr-defined]
+    loop: Loop = field(default_factory=Loop)
 
-    def note(self, steps: int | None, state: int, slots: int, forwards: int | None, peak: int) -> None:
+    @property
+    def settle(self) -> Settle:
+        return _Noting(self, self.loop)
+
+    @property
+    def observer(self) -> Observer:
+        return self._note
+
+    def _note(self, steps: int | None, state: int, slots: int, forwards: int | None, peak: int) -> None:
         """What a framework says that compiles the loop itself."""
-        loop: Loop = self.loop  # type: ignore[attr-defined]
+        loop = self.loop
         loop.checkpointed, loop.why_not = True, ""
         if loop.peak is None or peak >= loop.peak:
             loop.steps, loop.state_bytes, loop.slots, loop.forwards, loop.peak = steps, state, slots, forwards, peak
 
 
-class _Noting:
-    def __init__(self, settle: Settle, loop: Loop) -> None:
-        self.settle, self.budget, self.loop = settle, settle.budget, loop
+@dataclass(frozen=True)
+class _Noting(Settle):
+    loop: Loop
 
     def __call__(self, node: Any, state: list[Any], consts: list[Any], live: list[bool], wanted: list[bool]) -> Any:
-        schedule = self.settle(node, state, consts, live, wanted)
+        schedule = Settle(self.budget)(node, state, consts, live, wanted)
         loop, program = self.loop, node.program
         loop.checkpointed, loop.why_not = True, ""
         loop.state, loop.constants = tuple(program.entry.names), tuple(program.entry.fixed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import jax
 from jax.tree_util import tree_flatten, tree_unflatten
@@ -18,14 +18,6 @@ from ..simplify import simplify
 
 Traced: TypeAlias = tuple[Callable[[Any, Any, Any], tuple[Any, Any]], Any, list[Any], int | None]
 """The step (index, carry, row) of a loop, what it begins with, its rows, and its length if that is known."""
-
-
-@runtime_checkable
-class Noted(Protocol):
-    """Options that want to know what a loop will take."""
-
-    def note(self, steps: int | None, state: int, slots: int, forwards: int | None, peak: int) -> None:
-        """Write it down."""
 
 
 def forecast(traced: Traced, asked: dict[str, Any]) -> tuple[int | None, int, int, int | None, int]:

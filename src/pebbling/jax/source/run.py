@@ -27,7 +27,7 @@ from ..compat import is_concrete, weakly_typed
 from ..loops import fori_loop, scan
 from ..online import while_loop
 from .errors import explained
-from .forecast import Noted, Traced, forecast
+from .forecast import Traced, forecast
 from .items import RowItems, rows_of
 from .logic import Constant, Exit, first_exit
 from .objects import TraceAnew
@@ -63,8 +63,8 @@ def run(call: Call) -> tuple[Any, ...]:
         return _plainly(call)
     finally:
         release(loop.held)
-    if isinstance(call.options, Noted) and loop.traced is not None:
-        call.options.note(*forecast(loop.traced, loop.budget))
+    if call.options.observer is not None and loop.traced is not None:
+        call.options.observer(*forecast(loop.traced, loop.budget))
     return loop.finish(*outcome)
 
 

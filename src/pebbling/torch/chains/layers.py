@@ -21,6 +21,7 @@ class Layers:
     """Modules one after the other; what is between them may have another structure each time."""
 
     rich = False
+    varies = False
 
     def __init__(self, modules: Sequence[torch.nn.Module], structure: Structure) -> None:
         self.modules = list(modules)

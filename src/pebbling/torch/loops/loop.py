@@ -60,5 +60,5 @@ def loop(
     leaves, structure = flatten(state)
     consts, arguments = flatten(args)
     program = Trees(body, steps, structure, arguments)
-    options = Options(said.slots, said.memory, said.schedule, said.verify)
-    return unflatten(structure, execute(program, leaves, consts, options, store=said.store).state)
+    options = Options(said.slots, said.memory, said.schedule, said.store, said.verify)
+    return unflatten(structure, execute(program, leaves, consts, options).state)

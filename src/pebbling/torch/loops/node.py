@@ -7,14 +7,11 @@ from typing import Any, Protocol
 
 import torch
 
-from ...budget import Budget
 from ...errors import PebblingError, ReplayError
 from ...loops.node import Outcome, same_values, straight
 from ...loops.plan import check_length
 from ...loops.program import Leaves, Program
 from ...loops.runtime import Options
-from ...store import Store
-from ..tensors import differentiable as differentiable  # asked by ``pebbling.loops.frameworks``
 from ..tensors import requires_grad
 from . import functional
 from .ambient import without_fast_paths
@@ -27,25 +24,18 @@ from .problem import LoopProblem
 from .sharded import Sharded
 from .snapshots import TensorSlots
 from .tapes import Unknown
-from .varied import is_varied
 
 
-def execute(
-    program: Program,
-    state: Leaves,
-    consts: Leaves,
-    options: Options,
-    written: Sequence[int] = (),
-    store: Store | None = None,
-) -> Outcome:
+def execute(program: Program, state: Leaves, consts: Leaves, options: Options, written: Sequence[int] = ()) -> Outcome:
     """Run a program plainly, or as one node where something is to be differentiated."""
-    budget: Budget = getattr(options.settle, "whole", options.settle.budget)
+    store = options.store
+    budget = options.settle.whole
     if store is None:
         check_length(budget, program)
     elif written:
         raise ValueError("a loop whose step writes into its state keeps its snapshots in memory: leave out store=")
     if functional.applies([*state, *consts]):
-        if is_varied(program):
+        if program.varies:
             raise PebblingError(
                 f"{program.where()}: a loop of a function that pb.checkpoint has transformed can't be taken through a "
                 "transform of torch.func: use backward() or torch.autograd.grad, or write the loop with pb.loop"
@@ -67,9 +57,8 @@ def execute(
         except Unknown as unknown:
             raise unknown.refuse() from None
         loop = problem.loop(course, options.verify, store, budget.memory is not None)
-        note = getattr(options, "note", None)
-        if note is not None:
-            note(*forecast(problem, course))
+        if options.observer is not None:
+            options.observer(*forecast(problem, course))
         loop.sweep()
         problem.taper.learn = None
         outcome = Outcome(loop.state, list(loop.outs), [list(part) for part in loop.emitted], loop.flag, loop.steps)
@@ -177,19 +166,3 @@ class _LoopFunction(torch.autograd.Function):
         if torch.is_grad_enabled():
             found = once(found, [*inputs, *cotangents])
         return (None, None, *found)
-
-
-def bar(leaf: Any, reason: str) -> None:
-    """From now on, refuse to differentiate if somebody has written into an output of a loop."""
-    node = getattr(getattr(leaf, "grad_fn", None), "node", None)
-    if isinstance(node, LoopNode):
-        node.barred.append((leaf.detach(), leaf._version, reason))
-
-
-def memory(leaf: Any) -> tuple[int, int, int] | None:
-    """Which storage a tensor looks into, and its first and last byte there; ``None`` for one without elements."""
-    if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided or leaf.numel() == 0:
-        return None
-    reach = int(sum([(size - 1) * stride for size, stride in zip(leaf.shape, leaf.stride())]))
-    first, size = int(leaf.storage_offset()), leaf.element_size()
-    return leaf.untyped_storage()._cdata, first * size, (first + reach + 1) * size - 1

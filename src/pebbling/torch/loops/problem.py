@@ -23,7 +23,7 @@ from .closure import Closure
 from .snapshots import TensorSlots, refuse_written, version
 from .taper import Taper
 from .tapes import Unknown
-from .varied import VariedLoop, is_varied
+from .varied import VariedLoop
 
 
 class LoopProblem:
@@ -41,7 +41,7 @@ class LoopProblem:
         self.ambient = Ambient(tensors)
         self.graded = self.captured.compiled or self.ambient.casts
         self.buffers = Buffers(self.captured.buffers())
-        self.varies = is_varied(program)
+        self.varies = program.varies
         self.asked: Any = None
         """The budget, where what a step takes depends on it: the loops inside have a part of it."""
         self.is_outer = False

@@ -171,8 +171,3 @@ class VariedLoop(CheckpointedLoop):
     def let_go(self) -> None:
         self.lasting.end()
         super().let_go()
-
-
-def is_varied(program: Any) -> bool:
-    """Whether the state of a program may change from step to step."""
-    return bool(getattr(program, "varies", False))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 from ..budget import Budget
 from ..engine.numpy import transform
-from ..errors import PebblingError
 
 Checkpoint: TypeAlias = bool | int | str | Budget | dict[str, Any] | None
 
@@ -54,15 +51,9 @@ def hvp(f: Callable[..., Any], argnums: int = 0, checkpoint: Checkpoint = None) 
 def _checkpointed(f: Callable[..., Any], checkpoint: Checkpoint) -> Callable[..., Any]:
     if checkpoint is None or checkpoint is False:
         return f
-    options = _options(checkpoint)
-    package = __package__.rpartition(".")[0]
-    # Loops come before source in the order of layers, and only this argument reaches forward.
-    if find_spec(f"{package}.source") is None:
-        raise PebblingError(
-            f"checkpoint={checkpoint!r} needs pebbling.source, which this installation lacks: leave it out and write "
-            "the loops with pebbling.loop"
-        )
-    transformed: Callable[..., Any] = import_module(f"{package}.source").checkpoint(**options)(f)
+    from .checkpoint import checkpoint as transform_loops
+
+    transformed: Callable[..., Any] = transform_loops(**_options(checkpoint))(f)
     return transformed
 
 
