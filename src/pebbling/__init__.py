@@ -46,7 +46,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .loops import loop
+    from .loops.loop import loop
 
     # By the files that define them: a type checker takes a name of the package for the file of that name.
     from .source.checkpoint import checkpoint

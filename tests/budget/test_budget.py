@@ -94,7 +94,7 @@ def test_both_forms_at_once_are_refused(front: Any) -> None:
         front(budget="1GB")
 
 
-@pytest.mark.parametrize("front", [by_loop, by_checkpoint, by_grad])
+@pytest.mark.parametrize("front", [by_checkpoint, by_grad])
 def test_what_a_call_does_not_take_is_refused_by_name(front: Any) -> None:
     with pytest.raises(ValueError, match=r"takes no store=, which its Budget has"):
         front(budget=pb.Budget(slots=3, store=Memory()))

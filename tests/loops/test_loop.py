@@ -329,7 +329,7 @@ def test_arrays_are_writable_again_afterwards():
 def test_one_second_way_back_begins_with_a_new_sweep():
     from pebbling.budget import Budget
     from pebbling.loops.frameworks import numpy_framework
-    from pebbling.loops.node import Node
+    from pebbling.loops.node import CustomLoop
     from pebbling.loops.plan import Settle
     from pebbling.loops.program import Trees
     from pebbling.tree import flatten
@@ -339,7 +339,7 @@ def test_one_second_way_back_begins_with_a_new_sweep():
     tape.append(None)
     traced = engine.var.Var(X, tape, 0)
     program = Trees(lambda i, s, a: np.tanh(s * a), range(9), None, flatten((A,))[1])
-    node = Node(framework, program, [traced], [A], Settle(Budget(slots=3)), "last", ())
+    node = CustomLoop(framework, program, [traced], [A], Settle(Budget(slots=3)), "last", ())
     _, passage = node.run([X])
     first, second = [None], [None]
     node.vjp(passage, [np.ones(5)], first)

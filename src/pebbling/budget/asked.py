@@ -7,11 +7,14 @@ The value is for programs that pass a budget on, from a configuration through se
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os import PathLike, fspath
+from os.path import abspath
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ..chain import Online, Plan, Schedule
 from ..chain.validate import whole
-from ..store import Store
+from ..store import Disk, Remote, Store
 from ..units import parse_budget
 
 UNKNOWN_LENGTH_SLOTS = 32
@@ -25,7 +28,8 @@ class Budget:
     """At most one of ``slots``, ``memory`` and ``schedule``; ``store`` for snapshots, and what is verified.
 
     ``slots`` is a number of snapshots, ``memory`` a number of bytes or a text such as "2GB", ``schedule`` a plan of
-    ``pb.plan`` or a schedule such as ``pb.Revolve(1000, 8)``. ``store`` takes the snapshots of the slowest tier.
+    ``pb.plan`` or a schedule such as ``pb.Revolve(1000, 8)``. ``store``, a store, a path or a URL, takes the snapshots
+    of the slowest tier.
     ``verify`` compares replayed states with those of the first time: the last one, all ("all"), or none (False).
 
     >>> import numpy as np, pebbling as pb
@@ -37,7 +41,7 @@ class Budget:
     slots: int | None = None
     memory: float | str | None = None
     schedule: Schedule | Online | None = None
-    store: Store | None = None
+    store: Store | str | PathLike[str] | None = None
     verify: str | bool = "last"
 
     def __post_init__(self) -> None:
@@ -52,8 +56,35 @@ class Budget:
             object.__setattr__(self, "schedule", self.schedule.schedule)
         if self.schedule is not None and not isinstance(self.schedule, Schedule | Online):
             raise ValueError(f"schedule is a plan or a schedule such as pb.Revolve(100, 10), not {self.schedule!r}")
+        if self.store is not None and not isinstance(self.store, Store | str | PathLike):
+            given_class = isinstance(self.store, type) and issubclass(self.store, Store)
+            if given_class:
+                name = self.store.__name__
+                raise TypeError(f"store={name} is the class: give a store, as in store={name}(…)")
+            raise TypeError(f"store is a path or a store such as pebbling.store.Disk(path), not {self.store!r}")
         if self.verify is not False and (not isinstance(self.verify, str) or self.verify not in _CHOICES):
             raise ValueError(f"verify must be 'last', 'all' or False, not {self.verify!r}")
+
+
+def store_from(place: str | PathLike[str]) -> Store:
+    """A new store at a path, or at a URL such as "s3://bucket/folder"."""
+    place = fspath(place)
+    return Remote(place) if "://" in place else Disk(place)
+
+
+def store_at(store: Store | str | PathLike[str] | None) -> Store | None:
+    """The store that was given, or the one at the path or URL that was; it goes when nobody uses it any more."""
+    if not isinstance(store, str | PathLike):
+        return store
+    place = fspath(store) if "://" in fspath(store) else abspath(fspath(store))
+    found = _opened.get(place)
+    if found is None:
+        found = _opened[place] = store_from(place)
+    return found
+
+
+_opened: WeakValueDictionary[str, Store] = WeakValueDictionary()
+"""Stores made from paths: two loops that name the same path share one."""
 
 
 def told(budget: Budget | None, call: str, **keywords: Any) -> Budget:

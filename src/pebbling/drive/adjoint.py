@@ -10,7 +10,7 @@ from os import PathLike
 from time import perf_counter
 from typing import Any
 
-from ..budget import Budget, told
+from ..budget import Budget, store_from, told
 from ..chain import Action, Advance, EndForward, Online, Restore, Revolve, Schedule
 from ..chain.online import Ended
 from ..chain.validate import whole
@@ -18,7 +18,7 @@ from ..logs import note
 from ..store import Store
 from ..tree import nbytes
 from .agree import ending_together, together
-from .checks import check_first_calls, check_functions, check_last, check_seed, seed_of, store_of
+from .checks import check_first_calls, check_functions, check_last, check_seed, seed_of
 from .dump import Dump
 from .explain import explained
 from .handover import Handover
@@ -97,14 +97,13 @@ def adjoint(
     """
     with together(comm, "the arguments"):
         check_functions(advance, reverse, steps)
-        by_path = isinstance(store, str | PathLike)
-        store = store_of(store)
         dump = Dump(dump) if isinstance(dump, str | PathLike) else dump
         if dump is not None and not callable(dump):
             raise TypeError(f"dump is a path or a pb.Dump, not {dump!r}")
         index = steps if callable(steps) or isinstance(steps, range) else range(whole(steps, "steps", 0))
         budget = told(budget, "pb.adjoint", slots=slots, memory=memory, schedule=schedule, store=store, verify=verify)
-        memory, store, verify = budget.memory, budget.store, budget.verify
+        memory, verify, by_path = budget.memory, budget.verify, isinstance(budget.store, str | PathLike)
+        store = store_from(budget.store) if isinstance(budget.store, str | PathLike) else budget.store
         check_inverse(inverse, drift, comm=comm, resume=resume, schedule=budget.schedule)
         back_again = None if inverse is None else Inverse(inverse, drift, None if callable(index) else index)
         if back_again is not None:
@@ -194,7 +193,7 @@ def _proof(verify: str | bool, drift: float, memory: Any, index: Any, store: Sto
     return "all"
 
 
-def _run_inverse(run: Run, settled: Settled, inverse: Inverse, slots: int) -> None:
+def _run_inverse(run: Run, settled: Chosen, inverse: Inverse, slots: int) -> None:
     """Sweep forward with snapshots here and there, then go back by the inverse."""
     if isinstance(settled.schedule, Online):
         _sweep(run, settled.schedule, settled.index, None)

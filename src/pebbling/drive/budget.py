@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NoReturn
 
+from ..budget import JITTER, too_few
 from ..chain.binomial import advances
 from ..errors import BudgetError
 from ..tree import copy, flatten, kind_of, nbytes
@@ -41,7 +42,6 @@ _GROWN = 112 * 1024  # and what steps leave there at the most, step by step
 _MANY = 1000  # steps of a loop of unknown length
 _NOTICED, _UNSURE = 128, 96  # bytes that a step must leave for it to be seen, and by how much that differs
 _SHARE, _SHARE_UNTRIED = 64, 8  # snapshots for which there is room for a state to spare: reversals differ
-_JITTER = 2 * 1024  # what two trials of the same step may differ by: Python's own objects and caches
 
 
 @dataclass
@@ -121,7 +121,7 @@ class Allotment:
 
     def slots_with(self, turn: int) -> int:
         """The most that fit where a reversal is known to take ``turn``."""
-        return self._most(lambda slots: self.taken(slots, turn) + _JITTER)
+        return self._most(lambda slots: self.taken(slots, turn) + JITTER)
 
     def _most(self, needed: Callable[[int], int]) -> int:
         low = self.fewest
@@ -150,7 +150,7 @@ class Allotment:
         """The bytes of a budget with which a run has so many snapshots: some room is left for other reversals."""
         measured = self.measured
         spare = slots // (_SHARE if measured.tried else _SHARE_UNTRIED) * measured.state
-        return self.taken(slots, measured.turn) + spare + _JITTER
+        return self.taken(slots, measured.turn) + spare + JITTER
 
     def fits(self, slots: int) -> bool:
         """Whether there is room for so many snapshots."""
@@ -160,7 +160,7 @@ class Allotment:
         """A budget with which a run with so many snapshots succeeds, whatever another trial of the step shows."""
         runs, grown = self._evaluations(slots), self.measured.grown
         unsure = min(_GROWN, runs * (grown + _UNSURE)) - min(_GROWN, runs * grown) if grown else 0
-        return self.needed(slots) + _JITTER + _LEAF * self.measured.leaves + unsure
+        return self.needed(slots) + JITTER + _LEAF * self.measured.leaves + unsure
 
     def check_reversal(self, number: int, taken: int, adjoint: int) -> int:
         """Hold what the first reversal of ``number`` allocated against the room that it had; what it was."""
@@ -172,9 +172,9 @@ class Allotment:
             # The more snapshots there are, the more room is left beside them.
             middle = (low + high) // 2
             low, high = (low, middle) if self.taken(middle, taken) <= self.needed(middle) else (middle + 1, high)
-        minimum = max(self.needed(low), self.taken(low, taken)) + 2 * _JITTER
-        fewer = max(self.needed(low - 1), self.taken(low - 1, taken)) + 2 * _JITTER if low > self.least else minimum
-        if fewer + _JITTER < self.needed(low):
+        minimum = max(self.needed(low), self.taken(low, taken)) + 2 * JITTER
+        fewer = max(self.needed(low - 1), self.taken(low - 1, taken)) + 2 * JITTER if low > self.least else minimum
+        if fewer + JITTER < self.needed(low):
             minimum = fewer
         raise BudgetError(
             f"a reversal allocates {format_bytes(taken)}, for which a budget of {self.budget} bytes "
@@ -263,7 +263,7 @@ def _try_reversal(steps: OwnAdjoint, state: State, after: State, seed: Any) -> t
 def _guess(seed: Any, state: int, workspace: int) -> tuple[int, int, int, int]:
     """The same where a reversal can't be tried."""
     adjoint = state if callable(seed) else own_size(seed)
-    return adjoint, 0, adjoint + max(8 * state, 2 * workspace + state) + 4 * _JITTER, 0
+    return adjoint, 0, adjoint + max(8 * state, 2 * workspace + state) + 4 * JITTER, 0
 
 
 def allot(
@@ -288,10 +288,6 @@ def refuse_untraced(state: State) -> None:
 
 def refuse(budget: int, minimum: int, measured: FirstSteps) -> NoReturn:
     """Say that the budget is too small, and which one is not."""
-    raise BudgetError(
-        f"{budget} bytes ({format_bytes(budget)}) are too few for states of {format_bytes(measured.state)}, a step "
-        f"that allocates {format_bytes(measured.workspace)} besides and a reversal that takes "
-        f"{'' if measured.tried else 'perhaps '}{format_bytes(measured.turn)}: the smallest budget is {minimum} bytes "
-        f"({format_bytes(minimum)})",
-        minimum=minimum,
-    )
+    turn = {"a reversal" if measured.tried else "a reversal perhaps": measured.turn}
+    parts = {"a state": measured.state, "a step besides its result": measured.workspace, **turn}
+    raise too_few(budget, "these steps", minimum, **parts)

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from os import PathLike, fspath
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..signature import check_call
-from ..store import Disk, Remote, Store
 from ..tree.structure import node_of
 from .steps import Adjoint, OwnAdjoint, State
 
@@ -35,19 +33,6 @@ def check_functions(advance: Any, reverse: Any, steps: Any) -> None:
     check_call(reverse, "reverse", ("state", "adjoint", "step"))
     if callable(steps):
         check_call(steps, "the predicate given as steps", ("state", "step"))
-
-
-def store_of(store: Any) -> Store | None:
-    """The store that was given, or one at the path or URL that was."""
-    if isinstance(store, str) and "://" in store:
-        return Remote(store)
-    if isinstance(store, str | PathLike):
-        return Disk(fspath(store))
-    if isinstance(store, type) and issubclass(store, Store):
-        raise TypeError(f"store={store.__name__} is the class: give a store, as in store={store.__name__}(…)")
-    if store is not None and not isinstance(store, Store):
-        raise TypeError(f"store is a path or a store such as pebbling.store.Disk(path), not {store!r}")
-    return store
 
 
 def seed_of(seed: Any, state: State) -> Any:

@@ -7,7 +7,7 @@ over. One that has a name says itself whether it is kept.
 from __future__ import annotations
 
 from ..store import Compressed, Disk, Store
-from .shelves import in_use
+from .store_slots import in_use
 
 _RUN = "resume-snapshots"
 

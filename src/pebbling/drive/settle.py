@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, TypeAlias
 
-from ..budget import UNKNOWN_LENGTH_SLOTS, Budget
+from ..budget import Budget, choose, refuse_other
 from ..chain import Online, Revolve, Schedule, StoreAll
-from ..chain.binomial import default_slots
 from ..errors import BudgetError
 from ..store import Store
 from ..units import parse_budget
@@ -82,17 +81,13 @@ def _known(budget: Budget, number: int, problem: Problem) -> Chosen:
     schedule = budget.schedule
     if isinstance(schedule, Online):
         raise ValueError("an Online schedule is for loops of unknown length: give steps as a predicate")
-    if schedule is not None and schedule.steps != number:
-        raise ValueError(f"the schedule is for {schedule.steps} steps, the chain has {number}")
-    if schedule is None:
-        schedule = Revolve(number, default_slots(number) if budget.slots is None else budget.slots)
-    return Chosen(schedule, problem.index)
+    found = choose(budget, number, "the chain")
+    return Chosen(StoreAll(number) if found is None else found, problem.index)
 
 
 def _unknown(budget: Budget, problem: Problem) -> Chosen:
     """The same for a loop of unknown length."""
-    if isinstance(budget.schedule, Schedule):
-        raise ValueError(f"a loop of unknown length takes an Online schedule, not {budget.schedule!r}")
+    refuse_other(budget.schedule, None, "a loop whose steps are a predicate")
     if budget.memory is not None and problem.verify == "all":
         raise ValueError(
             "verify='all' remembers a digest of every state, which no budget in bytes bounds in a loop of unknown "
@@ -103,10 +98,8 @@ def _unknown(budget: Budget, problem: Problem) -> Chosen:
             "a loop of unknown length keeps its snapshots in memory or in a store, not in both: give slots= with "
             "store=, or memory= without"
         )
-    online = budget.schedule
-    if online is None:
-        online = Online(UNKNOWN_LENGTH_SLOTS if budget.slots is None else budget.slots)
-    return Chosen(online, problem.index)
+    found = choose(budget, None, "the chain")
+    return Chosen(Online(1) if found is None else found, problem.index)
 
 
 def _by_bytes(memory: float | str, problem: Problem, settled: Chosen) -> Chosen:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
-from ..budget import Budget
+from ..budget import Budget, in_store, most_stored
 from ..chain import Online, Schedule
 from ..errors import PebblingError
-from ..store import Background, Memory, Store
-from ..store.worker import Task
+from ..store import Store
 from ..tree import nbytes
 from .agree import smallest, together
 from .holdings import Held, Holdings
 from .leftovers import key_prefix, sweep_out
-from .report import brief
 from .settle import Problem
+from .store_slots import StoreSlots, in_use
 
 
 class Shelf(Protocol):
@@ -93,23 +92,16 @@ class StoreShelf:
     """
 
     def __init__(self, store: Store, prefix: str, holdings: Holdings, comm: Any = None) -> None:
-        if in_use(store):
-            raise ValueError(f"this {type(store).__name__} is in use by another run: give each run a store of its own")
-        self.name = "memory store" if isinstance(store, Memory) else type(store).__name__.lower()
-        self.store = store
-        self._prefix = prefix
-        self._background = Background(store)
+        self._slots = StoreSlots(store, prefix, alone=True)
+        self.name, self.store = self._slots.name, store
         self._holdings = holdings
         self._comm = comm
-        self._lent: list[tuple[Task, Held]] = []
-        self._steps: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         self.written = self.read = self.peak = self._held = 0
-        _IN_USE.add(id(store))
 
     def put(self, slot: int, step: int, state: Any) -> None:
         with self.together("storing a snapshot"):
-            self._hand_over(self._key(step), state)
+            self._hand_over(slot, step, state)
         size = nbytes(state)
         self.adopt(slot, step, size)
         self.written += size
@@ -117,91 +109,47 @@ class StoreShelf:
     def get(self, slot: int) -> Any:
         self.read += self._sizes[slot]
         with self.together("fetching a snapshot"):
-            self._let_go()
-            return self._background.get(self._key(self._steps[slot]))
+            return self._slots.get(slot)
 
     def free(self, slot: int) -> None:
         with self.together("dropping a snapshot"):
-            self._background.drop(self._key(self._steps.pop(slot)))
+            self._slots.free(slot)
         self._held -= self._sizes.pop(slot)
 
     def expect(self, slot: int) -> None:
-        if slot in self._steps:
+        if slot in self._sizes:
             with self.together("fetching a snapshot ahead"):
-                self._background.prefetch(self._key(self._steps[slot]))
+                self._slots.expect(slot)
 
     def has(self, step: int) -> bool:
         """Whether the store of every rank holds the snapshot of a step, perhaps from before this process."""
-        return bool(smallest(self._comm, self._key(step) in self._background))
+        return bool(smallest(self._comm, self._slots.has(step)))
 
     def adopt(self, slot: int, step: int, size: int) -> None:
         """Count a snapshot that is in the store as the one in a slot."""
         self._held += size - self._sizes.get(slot, 0)
-        self._steps[slot], self._sizes[slot] = step, size
+        self._slots.steps[slot], self._sizes[slot] = step, size
         self.peak = max(self.peak, self._held)
 
     def clear(self, drop: bool) -> None:
         """Leave the store as it was found, which is the user's."""
-        try:
-            self._background.flush()
-        finally:
-            _detach(self._background)
-            self._let_go()
-            _IN_USE.discard(id(self.store))
-            if drop:
-                self._drop_all()
+        self._slots.clear(drop)
 
     def together(self, doing: str) -> AbstractContextManager[None]:
         return together(self._comm, doing)
 
-    def _drop_all(self) -> None:
-        """Drop every snapshot of the run, whatever happens to one of them."""
-        trouble: list[Exception] = []
-        keys = self.store.keys()
-        for key in keys:
-            if isinstance(key, str) and key.startswith(self._prefix):
-                try:
-                    self.store.drop(key)
-                except (PebblingError, OSError) as error:
-                    trouble.append(error)
-        if trouble:
-            raise trouble[0]
-
-    def _hand_over(self, key: str, state: Any) -> None:
+    def _hand_over(self, slot: int, step: int, state: Any) -> None:
         """Start to write a state: as it is where it can be locked, else a copy of it."""
         held = self._holdings.hold(state)
         try:
             if held.versions is None:
-                task = self._background.lend(key, self._holdings.state(held))
-                self._let_go()
-                self._lent.append((task, held))
+                self._slots.put(slot, step, self._holdings.state(held), lambda: self._holdings.release(held))
                 return
-            self._background.put(key, state)
+            self._slots.put(slot, step, state)
         except BaseException:
             self._holdings.release(held)
             raise
         self._holdings.release(held)
-
-    def _let_go(self) -> None:
-        """Release the states that are written."""
-        waiting = []
-        for task, held in self._lent:
-            if task.done:
-                self._holdings.release(held)
-            else:
-                waiting.append((task, held))
-        self._lent = waiting
-
-    def _key(self, step: int) -> str:
-        return f"{self._prefix}{step}"
-
-
-_IN_USE: set[int] = set()
-
-
-def in_use(store: Store) -> bool:
-    """Whether a run of this process has the store."""
-    return id(store) in _IN_USE
 
 
 def make_shelves(
@@ -219,22 +167,14 @@ def _make(
     schedule: Schedule | Online, budget: Budget, problem: Problem, holdings: Holdings, name: str | None, size: int
 ) -> list[Shelf]:
     store = problem.store
-    tiers = 1 if isinstance(schedule, Online) else len(schedule.model.rooms)
-    if store is None and tiers > 1:
-        raise ValueError(f"{brief(schedule)} has {tiers} tiers: give store= for the slow one")
-    if tiers > 2:
-        raise ValueError(f"{brief(schedule)} has {tiers} tiers; a run uses memory and one store")
-    if store is None or (tiers == 1 and budget.memory is not None):
+    stored = in_store(schedule, store, budget.memory is not None, "a run")
+    if store is None or not any(stored):
         return [MemoryShelf(holdings)]
     if not in_use(store):
         sweep_out(store)
-    if isinstance(schedule, Online):
-        slots = schedule.slots
-    else:
-        slots = min(int(schedule.cost.peaks[-1]), schedule.cost.stores)
-    store.reserve(len(store.keys()) + slots, size)
+    store.reserve(len(store.keys()) + most_stored(schedule), size)
     slow = StoreShelf(store, key_prefix(name), holdings, problem.comm)
-    return [MemoryShelf(holdings), slow] if tiers == 2 else [slow]
+    return [MemoryShelf(holdings), slow] if len(stored) == 2 else [slow]
 
 
 def leave(shelves: list[Shelf], error: BaseException | None, resumable: bool, left: list[str]) -> None:
@@ -248,9 +188,3 @@ def leave(shelves: list[Shelf], error: BaseException | None, resumable: bool, le
         except (PebblingError, OSError) as trouble:
             if error is None:
                 left.append(f"snapshots in the {shelf.name} store ({trouble})")
-
-
-def _detach(background: Background) -> None:
-    """End the thread, and leave the store open."""
-    background._finalize.detach()
-    background._worker.stop()

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from .. import budget
 from ..chain import Schedule
 from ..store import Store
 from .agree import largest, together
 from .budget import Allotment, refuse
 from .leftovers import probe, sweep_out
 from .steps import State
+from .store_slots import behind
 from .tracing import TracedMemory
 
 _IN_FLIGHT = 3  # snapshots in memory on their way to or from a store: two out, one in
@@ -47,20 +49,21 @@ class Division:
 
 def time_transfer(store: Store, state: State, comm: Any = None) -> Transfer:
     """Put the state there, and have it back; the most that any rank found."""
-    key = probe()
+    key, used = probe(), behind(store)
     with together(comm, "trying the store"):
-        sweep_out(store)
+        if used is store:
+            sweep_out(store)
         try:
             with TracedMemory() as traced:
                 begun = perf_counter()
-                store.put(key, state)
-                store.flush()
+                used.put(key, state)
+                used.flush()
                 written = perf_counter()
-                store.get(key)
+                used.get(key)
                 read = perf_counter()
         finally:
-            if key in store:
-                store.drop(key)
+            if key in used:
+                used.drop(key)
     return Transfer(largest(comm, written - begun), largest(comm, read - written), int(largest(comm, traced.peak)))
 
 
@@ -79,20 +82,7 @@ def divide(allotment: Allotment, transfer: Transfer, in_memory: bool, number: in
 
 def quickest(number: int, division: Division, transfer: Transfer) -> Schedule:
     """The schedule that is expected to take the least time."""
-    from ..chain.plan import plan
-
     measured = division.allotment.measured
     state, forward = measured.snapshot, measured.seconds
-    # The tape of own adjoint code is a state that was stored anyway: too large a tape keeps it out of the plan.
-    tape = state * (number + 1)
-    return plan(
-        number,
-        state,
-        tape=tape,
-        forward=forward,
-        backward=(_TURN - 1) * forward,
-        memory=(division.allotment.slots + 2) * state + tape,
-        disk=division.stored * state,
-        disk_write=state / transfer.write,
-        disk_read=state / transfer.read,
-    ).schedule
+    room, stored, backward = division.allotment.slots * state, division.stored, (_TURN - 1) * forward
+    return budget.quickest(number, state, room, stored, transfer, forward=forward, backward=backward).schedule

@@ -11,7 +11,7 @@ from ..chain.validate import whole
 from ..tree import flatten
 from ..units import parse_budget
 from .frameworks import numpy_framework
-from .plan import Measured, measure, within
+from .plan import LoopBytes, measure, within
 from .program import Trees
 
 
@@ -20,7 +20,7 @@ class Forecast:
     """The schedule that a budget leads to, and the peak to expect, in bytes above what is there before."""
 
     schedule: Schedule
-    measured: Measured
+    measured: LoopBytes
 
     @property
     def peak(self) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from os import PathLike
 from typing import Any, TypeVar
 
-from ..budget import Budget, told
+from ..budget import Budget, store_at, told
 from ..chain import Online, Schedule
 from ..chain.validate import whole
 from ..store import Store
@@ -26,7 +27,7 @@ def loop(
     slots: int | None = None,
     memory: float | str | None = None,
     schedule: Schedule | Online | None = None,
-    store: Store | None = None,
+    store: Store | str | PathLike[str] | None = None,
     verify: str | bool = "last",
     budget: Budget | None = None,
 ) -> State:
@@ -54,7 +55,8 @@ def loop(
     """
     if budget is not None or store is not None:
         said = told(budget, "pb.loop", slots=slots, memory=memory, schedule=schedule, store=store, verify=verify)
-        slots, memory, schedule, store, verify = said.slots, said.memory, said.schedule, said.store, said.verify
+        slots, memory, schedule, verify = said.slots, said.memory, said.schedule, said.verify
+        store = store_at(said.store)
     if not callable(steps) and not isinstance(steps, range):
         steps = range(whole(steps, "steps", 0))
     leaves, structure = flatten(state)

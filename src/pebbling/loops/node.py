@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..budget import store_at
 from ..chain import Online, Schedule
+from .checkpointed import SweptLoop
+from .emitted_aliases import identity
 from .frameworks import Framework
-from .hidden import refuse_traced
-from .lasting import identity
-from .passage import Passage
 from .program import Leaves, Program
+from .undeclared import refuse_traced
 
 
 class Outcome(NamedTuple):
@@ -36,7 +37,7 @@ class Outcome(NamedTuple):
         return self._replace(state=flat[:width], outs=flat[width : width + len(self.outs)], emitted=emitted)
 
 
-class Node:
+class CustomLoop:
     """One loop with its own derivatives, on the leaves that are differentiated; the others it knows."""
 
     def __init__(
@@ -82,13 +83,13 @@ class Node:
             flat[place] = flat[keeper]
         return outcome.like(flat)
 
-    def run(self, inputs: list[Any]) -> tuple[list[Any], Passage]:
+    def run(self, inputs: list[Any]) -> tuple[list[Any], SweptLoop]:
         leaves, live = self._filled(inputs)
         state, consts = leaves[: self.width], leaves[self.width :]
         differentiable = self.engine.differentiable
         reached = [one or not differentiable(leaf) for one, leaf in zip(live, state)]
         schedule: Schedule | Online = self.settle(self, state, consts, reached, live[self.width :])
-        passage = Passage(
+        passage = SweptLoop(
             self.framework,
             self.program,
             schedule,
@@ -100,6 +101,8 @@ class Node:
             self.verify,
             self.written,
             self.ties,
+            store_at(self.settle.budget.store),
+            self.settle.budget.memory is not None,
         )
         passage.check = self.settle.check
         passage.sweep()
@@ -110,7 +113,7 @@ class Node:
         passage.let_go()
         return self._give(outcome, final), passage
 
-    def vjp(self, passage: Passage, cotangents: list[Any], into: list[Any]) -> None:
+    def vjp(self, passage: SweptLoop, cotangents: list[Any], into: list[Any]) -> None:
         seeds: list[Any] = [None] * passage.outputs
         for place in reversed(self.traced):
             seeds[place] = cotangents.pop()

@@ -16,22 +16,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from time import perf_counter
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ..budget import UNKNOWN_LENGTH_SLOTS, Budget
+from ..budget import JITTER, Budget, choose, quickest, refuse_other, slots_of, store_at, too_few
 from ..chain import Mixed, Online, Revolve, Runs, Schedule, StoreAll
-from ..chain.binomial import default_slots
+from ..drive.slow_tier import time_transfer
 from ..drive.tracing import TracedMemory
 from ..engine.protocol import Engine
-from ..errors import BudgetError
+from ..store import Store
 from ..tree import kind_of
-from ..units import format_bytes, parse_budget
+from ..units import parse_budget
+from .checkpointed import TapedSteps
 from .frameworks import Framework
-from .passage import TapedSteps
 from .program import Leaves, Program
-from .shelf import Shelf
+from .slots import ArraySlots
 
 BOOKKEEPING = 24 * 1024
 """The run's own objects: the stream of actions, the tables of slots, lists of leaves."""
@@ -42,6 +43,8 @@ PER_LEAF = 320
 TAPES_FROM = 16 * 1024 * 1024
 """Budgets from which a plan that keeps tapes beside states is worth its own tables, which take ``TABLES``."""
 TABLES = 1024 * 1024
+IN_FLIGHT = 3
+"""Snapshots in memory on their way to or from a store: two out, one in."""
 OBJECTS = 0.1
 """By how much a tape may be larger than a state and still take its place: it has more objects, if no more values."""
 WORTH_MEASURING = 16
@@ -51,7 +54,7 @@ MOST_ROOM = 256
 
 
 @dataclass(frozen=True)
-class Measured:
+class LoopBytes:
     """Bytes of the first step; its tape is counted with the state after it, which tapes usually need too."""
 
     state: int
@@ -59,6 +62,8 @@ class Measured:
     tape: int
     turn: int
     constants: int
+    seconds: float = 0.0
+    """What the step takes."""
 
     @property
     def working(self) -> int:
@@ -81,47 +86,34 @@ class Settle:
         """The schedule of a node whose program starts from ``state``."""
         program: Program = node.program
         number = program.length
-        check_length(self.budget, program)
-        schedule, slots = self.budget.schedule, self.budget.slots
-        if schedule is not None:
-            return schedule.ended(number) if isinstance(schedule, Online) and number is not None else schedule
         if self.budget.memory is None:
-            if number is None:
-                return Online(UNKNOWN_LENGTH_SLOTS if slots is None else slots)
-            slots = default_slots(number) if slots is None else slots
+            found = choose(self.budget, number, f"the loop over {program.where()}")
             twice = any(map(node.framework.level, [*state, *consts]))
-            if not twice or number <= WORTH_MEASURING:
-                return Revolve(number, slots)
+            asked_for = self.budget.schedule is not None or self.budget.store is not None
+            if asked_for or number is None or number <= WORTH_MEASURING or not twice:
+                return found
+            slots = slots_of(self.budget, number)
             measured = self._measure(node, state, consts, [*live, *wanted])
             slots += SPARE // max(measured.state, measured.tape)
             return Runs(number, slots, max(1, ceil(measured.tape / measured.state - OBJECTS)))
         if number == 0 or (number is None and not program.goes_on(state, 0)):
             return StoreAll(0) if number == 0 else Online(1)
         measured = self._measure(node, state, consts, [*live, *wanted])
-        return within(parse_budget(self.budget.memory), number, measured, program)
+        limit, store = parse_budget(self.budget.memory), store_at(self.budget.store)
+        if store is None or number is None:
+            return within(limit, number, measured, program)
+        return beside(limit, number, measured, program, store, state)
 
     def check(self) -> None:
         """Called before a derivative is taken back: a budget that turned out too small may be refused as late."""
 
-    def _measure(self, node: Any, state: Leaves, consts: Leaves, wrt: list[bool]) -> Measured:
+    def _measure(self, node: Any, state: Leaves, consts: Leaves, wrt: list[bool]) -> LoopBytes:
         return measure(node.framework, node.program, state, consts, wrt, node.written, node.level)
 
 
 def check_length(budget: Budget, program: Program) -> None:
     """Refuse a schedule that is not for this loop."""
-    schedule, number = budget.schedule, program.length
-    if isinstance(schedule, Schedule):
-        if number is None:
-            raise ValueError(f"a loop of unknown length takes an Online schedule, not {schedule!r}")
-        if schedule.steps != number:
-            raise ValueError(
-                f"the schedule is for {schedule.steps} steps, the loop over {program.where()} has {number}"
-            )
-        if len(schedule.model.rooms) > 1:
-            raise ValueError(
-                f"the schedule has {len(schedule.model.rooms)} tiers, and a loop keeps its snapshots in memory alone: "
-                "give one with a single tier, or use pebbling.adjoint with store="
-            )
+    refuse_other(budget.schedule, program.length, f"the loop over {program.where()}")
 
 
 def measure(
@@ -132,16 +124,18 @@ def measure(
     wrt: list[bool],
     written: Sequence[int] = (),
     level: int = 0,
-) -> Measured:
+) -> LoopBytes:
     """Run the first step without and with a tape, and back, and see what it takes."""
     engine, width = framework.engine, len(state)
     assert engine is not None
     taped = TapedSteps(program, width, framework, level)
-    shelf = Shelf(framework, written)
+    shelf = ArraySlots(framework, written)
     shelf.put(0, state)
     taped.start, taped.stop = 0, 1
+    begun = perf_counter()
     with TracedMemory() as forward:
         after = program.advance(shelf.get(0), consts, 0, 1)
+    seconds = perf_counter() - begun
     values = max(forward.held, _nbytes(framework, after), _nbytes(framework, state))
     del after
     wrt = _reached(engine, taped, [*shelf.get(0), *consts], wrt)
@@ -158,7 +152,7 @@ def measure(
             pullback(seeds, into)
         constants = _nbytes(framework, [leaf for leaf in into[width:] if leaf is not None])
     size = values + PER_LEAF * (1 + width)
-    return Measured(size, forward.peak, recorded.held, turn.peak, constants)
+    return LoopBytes(size, forward.peak, recorded.held, turn.peak, constants, seconds)
 
 
 def _reached(engine: Engine, taped: TapedSteps, inputs: Leaves, wrt: list[bool]) -> list[bool]:
@@ -170,7 +164,7 @@ def _reached(engine: Engine, taped: TapedSteps, inputs: Leaves, wrt: list[bool])
     return wrt
 
 
-def within(limit: int, number: int | None, measured: Measured, program: Program) -> Schedule | Online:
+def within(limit: int, number: int | None, measured: LoopBytes, program: Program) -> Schedule | Online:
     """The schedule of the fewest forwards whose run stays within ``limit`` bytes."""
     free = limit - measured.working
     size = max(measured.state, 1)
@@ -190,13 +184,24 @@ def within(limit: int, number: int | None, measured: Measured, program: Program)
     return Mixed(number, with_tapes, tape)
 
 
-def _refuse(limit: int, minimum: int, measured: Measured, program: Program) -> NoReturn:
-    raise BudgetError(
-        f"{limit} bytes ({format_bytes(limit)}) are too few for the loop over {program.where()}: its states take "
-        f"{format_bytes(measured.state)}, the tape and reversal of a step {format_bytes(measured.turn)}, and the "
-        f"smallest budget is {minimum} bytes ({format_bytes(minimum)})",
-        minimum=minimum,
-    )
+def beside(
+    limit: int, number: int, measured: LoopBytes, program: Program, store: Store, state: Leaves
+) -> Schedule | Online:
+    """The schedule that is expected to take the least time, with a store beside the memory."""
+    if number <= 1 or number * max(measured.tape, 1) <= limit - measured.working:
+        return within(limit, number, measured, program)
+    transfer = time_transfer(store, state)
+    size = max(measured.state, 1)
+    working = measured.working + IN_FLIGHT * size + transfer.peak + TABLES
+    if limit < working + size:
+        # The memory alone may do with less.
+        return within(limit, number, measured, program)
+    return quickest(number, size, limit - working, number, transfer, forward=measured.seconds).schedule
+
+
+def _refuse(limit: int, minimum: int, measured: LoopBytes, program: Program) -> NoReturn:
+    parts = {"a state": measured.state, "the tape and reversal of a step": measured.turn}
+    raise too_few(limit, f"the loop over {program.where()}", minimum + JITTER, **parts)
 
 
 def _nbytes(framework: Framework, leaves: Leaves) -> int:

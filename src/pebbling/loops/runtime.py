@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 from ..budget import Budget
 from .frameworks import framework_of, numpy_framework
-from .hidden import refuse_traced
-from .node import Node, Outcome, straight
+from .node import CustomLoop, Outcome, straight
 from .plan import Settle, check_length
 from .program import Leaves, Program
-from .shelf import Shelf
+from .slots import ArraySlots
+from .undeclared import refuse_traced
 
 Observer: TypeAlias = Callable[[int | None, int, int, int | None, int], None]
 """Takes steps, bytes of a state, slots, forwards (``None`` while the length is unknown) and bytes at the peak."""
@@ -42,11 +42,11 @@ def execute(program: Program, state: Leaves, consts: Leaves, options: Options, w
     if framework is not None:
         state = [framework.enter(leaf, True) for leaf in state]
         consts = [framework.enter(leaf, False) for leaf in consts]
-        return Node(framework, program, state, consts, options.settle, options.verify, written).call()
+        return CustomLoop(framework, program, state, consts, options.settle, options.verify, written).call()
     if options.schedule is not None:
         check_length(options, program)
     if written:
-        shelf = Shelf(numpy_framework(), written)
+        shelf = ArraySlots(numpy_framework(), written)
         shelf.put(0, state)
         state = shelf.get(0)
         shelf.clear()

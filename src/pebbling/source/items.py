@@ -18,7 +18,7 @@ from numpy import ndarray
 
 from ..errors import SourceError
 from ..loops.frameworks import framework_of, numpy_framework
-from ..loops.shelf import Shelf
+from ..loops.slots import ArraySlots
 from .graph import Builder, Taken, is_module
 
 Fetch = Callable[[int], Any]
@@ -257,7 +257,7 @@ class Consumed:
         self._rest, self._where = iter(iterable), where
         self._kept: list[tuple[Any, list[Any]]] = []
         self._last: Any = None
-        self._shelf = Shelf(numpy_framework())
+        self._shelf = ArraySlots(numpy_framework())
 
     def ready(self, step: int) -> bool:
         while len(self._kept) <= step:

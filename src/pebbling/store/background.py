@@ -27,6 +27,8 @@ from .worker import Task, Worker, stop
 class Background(Store):
     """Works on ``store``, which nobody else may use meanwhile, and closes it with itself."""
 
+    in_background = True
+
     def __init__(self, store: Store, pending: int = 2) -> None:
         if pending < 1:
             raise ValueError(f"pending must be at least 1, not {pending}")
@@ -141,6 +143,11 @@ class Background(Store):
             self._worker.raise_error()
         finally:
             self._held.close()
+
+    def detach(self) -> None:
+        """End the thread, and leave the store open to whoever it belongs to."""
+        self._finalize.detach()
+        self._worker.stop()
 
     def _ready(self, key: Key) -> Worker:
         self._held.check(key)

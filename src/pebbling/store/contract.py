@@ -31,6 +31,9 @@ class Store(ABC):
     in_memory: bool = False
     """Whether snapshots are in the memory of this process, where they count in a budget."""
 
+    in_background: bool = False
+    """Whether a put returns before the snapshot is written, from a copy, and reads can be asked for ahead."""
+
     pickle: bool = False
     """Whether objects that are not data may be written, and read, as pickles; reading a pickle runs code."""
 
@@ -72,6 +75,10 @@ class Store(ABC):
         room for both while it lasts.
         """
         return
+
+    def prefetch(self, key: Key) -> bool:
+        """Start to read a snapshot that will be asked for soon; whether that is done, which not every store can."""
+        return False
 
     def flush(self) -> None:
         """Return when all that was asked for is done; a store that works in the background waits."""

@@ -53,6 +53,8 @@ class Host(Store):
     {'u': [1.0, 2.0]}
     """
 
+    in_background = True
+
     def __init__(self, limit: float | str | None = None, behind: Store | None = None, pending: int = 2) -> None:
         if behind is not None and limit is None:
             raise ValueError("a store behind this one is for what exceeds its limit: give limit=")

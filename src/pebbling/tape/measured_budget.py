@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..budget import UNKNOWN_LENGTH_SLOTS
+from ..budget import UNKNOWN_LENGTH_SLOTS, quickest, too_few
 from ..chain import Online, Revolve, Schedule, StoreAll
 from ..drive.budget import refuse_untraced
 from ..drive.slow_tier import time_transfer
 from ..drive.tracing import TracedMemory
 from ..errors import BudgetError, PebblingError
 from ..tree import flatten, nbytes
-from ..units import format_bytes, parse_budget
+from ..units import parse_budget
 from .convert import differentiable
 from .derivative_order import FirstOrder
 from .handle import ValueNode
@@ -81,13 +81,8 @@ class TapeBytes:
         """The most snapshots that fit, that of the beginning included, which takes nothing; or a ``BudgetError``."""
         besides = self.besides(steps)
         if besides > self.limit:
-            enough = besides + _JITTER
-            raise BudgetError(
-                f"{self.limit} bytes ({format_bytes(self.limit)}) are too few for {self.name}, whose states take "
-                f"{format_bytes(self.state)} and the reversal of a step {format_bytes(self.turn)}: the smallest budget "
-                f"is {enough} bytes ({format_bytes(enough)})",
-                minimum=enough,
-            )
+            parts = {"a state": self.state, "the reversal of a step": self.turn}
+            raise too_few(self.limit, self.name, besides + _JITTER, **parts)
         return 1 + (self.limit - besides) // self.state
 
     def schedule(self, steps: int) -> Schedule:
@@ -167,25 +162,13 @@ class MeasuringRecorder:
         self._first = []
 
     def _with_store(self, measured: TapeBytes, state: list[Any], length: int) -> Schedule:
-        from ..chain.plan import plan
-
         store = self._planner.store
         assert store is not None
         transfer = time_transfer(store, state)
         size, slots = measured.state, measured.slots(length) - _IN_FLIGHT - transfer.peak // measured.state
         if slots < 1:
             return measured.schedule(length)
-        tape = size * (length + 1)  # too large to be kept: what reverses a step is a state here
-        return plan(
-            length,
-            size,
-            tape=tape,
-            memory=(slots + 2) * size + tape,
-            disk=length * size,
-            forward=self._seconds,
-            disk_write=size / transfer.write,
-            disk_read=size / transfer.read,
-        ).schedule
+        return quickest(length, size, slots * size, length, transfer, forward=self._seconds).schedule
 
     def _try_turn(self, state: list[Any], values: list[Any]) -> tuple[int, int]:
         """What reversing the first step takes, and the gradients that come of it."""
@@ -244,11 +227,7 @@ class ThinnedRecorder(OnlineRecorder):
             self.largest = size
             if self.left is None and self.slots(step) < 1:
                 minimum = self._limit + self.largest * (1 - self.slots(step))
-                raise BudgetError(
-                    f"{self._limit} bytes ({format_bytes(self._limit)}) are too few for ops on values of "
-                    f"{format_bytes(size)}: the smallest budget is {minimum} bytes ({format_bytes(minimum)})",
-                    minimum=minimum,
-                )
+                raise too_few(self._limit, "what is outside of loops", minimum, the_values_of_an_op=size)
         slots = max(self.slots(step), 0)
         if size and len(self.held.slots) > slots:
             self.held.steps = step

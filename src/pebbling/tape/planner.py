@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..budget import UNKNOWN_LENGTH_SLOTS, Budget
+from ..budget import Budget, in_store, refuse_other, slots_of
 from ..chain import Online, Revolve, Schedule
-from ..chain.binomial import default_slots
-from ..chain.validate import whole
 from ..store import Store
 from .recorder import OnlineRecorder, PlannedRecorder, Recorder
 from .snapshots import TapeSnapshots
@@ -33,7 +31,7 @@ class LoopPlanner:
         """What keeps snapshots while the loop goes on; ``scope`` gives the recording."""
         schedule = self.budget.schedule
         if isinstance(schedule, Schedule):
-            self._check(schedule, length)
+            refuse_other(schedule, length, self.name)
             return PlannedRecorder(shelf, schedule, self.slow)
         if self.budget.memory is not None:
             from .measured_budget import MeasuringRecorder
@@ -55,14 +53,11 @@ class LoopPlanner:
     @property
     def slow(self) -> int | None:
         """The tier that is in the store: the second, or the only one unless a budget in bytes chose it."""
-        schedule = self.budget.schedule
-        if isinstance(schedule, Schedule) and len(schedule.model.rooms) > 1:
-            if self.store is None:
-                raise ValueError(f"{schedule!r} has two tiers: give the tape store= for the slow one")
+        schedule, in_bytes = self.budget.schedule, self.budget.memory is not None
+        stored = in_store(schedule or Online(1), self.store, in_bytes, "a tape")
+        if in_bytes and self.store is not None:
             return 1
-        if self.store is None:
-            return None
-        return 1 if self.budget.memory is not None else 0
+        return stored.index(True) if True in stored else None
 
     def again(self, steps: int, try_turn: Callable[[], int] | None) -> Schedule:
         """The schedule of a way back that begins with a sweep of its own.
@@ -80,18 +75,9 @@ class LoopPlanner:
         return Revolve(steps, min(self._slots(steps), max(steps, 1)))
 
     def _slots(self, length: int | None) -> int:
-        if isinstance(self.budget.schedule, Online):
-            return self.budget.schedule.slots
-        if isinstance(self.budget.schedule, Schedule):
-            return max(1, int(self.budget.schedule.cost.peak))
-        if self.budget.slots is not None:
-            return whole(self.budget.slots, "slots", 1)
-        return UNKNOWN_LENGTH_SLOTS if length is None else default_slots(length)
-
-    def _check(self, schedule: Schedule, length: int | None) -> None:
-        if length is None:
-            raise ValueError(f"{self.name} has no known length, so it takes an Online schedule, not {schedule!r}")
-        if schedule.steps != length:
-            raise ValueError(f"the schedule is for {schedule.steps} steps, {self.name} has {length}")
-        if len(schedule.model.rooms) > 2:
-            raise ValueError(f"{schedule!r} has {len(schedule.model.rooms)} tiers; a tape uses memory and one store")
+        schedule = self.budget.schedule
+        if isinstance(schedule, Online):
+            return schedule.slots
+        if isinstance(schedule, Schedule):
+            return max(1, int(schedule.cost.peak))
+        return slots_of(self.budget, length)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Protocol
 
+from ..budget import most_stored
 from ..chain import Action, Advance, EndForward, Free, Online, Record, Schedule, Snapshot
 from .handle import ValueNode
 from .held import HeldStates
@@ -40,6 +41,8 @@ class PlannedRecorder:
         """``slow`` is the tier that is in the store."""
         self._shelf, self._schedule, self._slow = shelf, schedule, slow
         self._actions: Iterator[Any] = iter(schedule)
+        if slow is not None:
+            shelf.most = most_stored(schedule)
         self._ahead: deque[Any] = deque()
         rooms = [schedule.steps if room.capacity is None else int(room.capacity) for room in schedule.model.rooms]
         self.held = HeldStates(0, max(1, sum(rooms)))
@@ -93,6 +96,8 @@ class OnlineRecorder:
 
     def __init__(self, shelf: TapeSnapshots, online: Online, slow: bool) -> None:
         self._shelf, self._slow = shelf, slow
+        if slow:
+            shelf.most = online.slots
         self._placement = online.placement()
         self._kept = next(self._placement, None)
         self.held = HeldStates(0, online.slots)

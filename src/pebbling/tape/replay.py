@@ -8,13 +8,14 @@ are passages of their own; nesting of loops is the only recursion.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ..chain import Action, Advance, EndForward, Free, Record, Restore, Schedule, Snapshot, Turn
 from ..drive.tracing import TracedMemory
-from ..errors import ReplayError
+from ..errors import CorruptSnapshot, ReplayError
 from .derivative_order import DualValue, FirstOrder, SecondOrder
 from .handle import ABSENT, Box
 from .held import HeldStates
@@ -161,11 +162,29 @@ class ChainReplay:
         self.held.slots[_place(action)] = run.shelf.put(action.step, list(state), action.tier == self.chain.slow)
 
     def _restore(self, action: Restore) -> list[Any]:
-        state = self.held.slots[_place(action)].get()
+        try:
+            state = self.held.slots[_place(action)].get()
+        except CorruptSnapshot:
+            state = self._computed_again(action)
         if self.run.verify and action.step:
             self._compare(action.step - 1, state, "was changed while it was kept")
         needed = self.chain_plan.at(action.step).needed if action.step < len(self.chain) else ()
         return [value if place in needed else ABSENT for place, value in enumerate(state)]
+
+    def _computed_again(self, action: Restore) -> list[Any]:
+        """A snapshot that a store has damaged, from the latest good one before it; it is put back."""
+        held, slot = self.held, _place(action)
+        earlier = [(one.step, one) for one in held.slots.values() if one.step < action.step]
+        at, state = 0, []
+        for step, snapshot in sorted(earlier, key=lambda one: one[0], reverse=True):
+            with suppress(CorruptSnapshot):
+                at, state = step, snapshot.get()
+                break
+        for step in range(at, action.step):
+            state = self.advance(step, state)
+        held.slots[slot].drop()
+        held.slots[slot] = self.run.shelf.put(action.step, list(state), action.tier == self.chain.slow)
+        return state
 
     def _forward(
         self, step: int, items: Iterable[CallPlan], state: list[Any], lay: bool, keep: bool = False

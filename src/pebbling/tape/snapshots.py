@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
-from uuid import uuid4
 
-from ..errors import PebblingError
+from ..drive.store_slots import StoreSlots
 from ..store import Store
+from ..tree import nbytes
 from .handle import ABSENT
 
 
 class TapeSnapshot:
     """The cut before ``step``."""
 
-    __slots__ = ("_key", "_shelf", "_values", "step")
+    __slots__ = ("_number", "_shelf", "_values", "step")
 
-    def __init__(self, step: int, values: list[Any], shelf: TapeSnapshots | None = None, key: str = "") -> None:
-        self.step, self._values, self._shelf, self._key = step, values, shelf, key
+    def __init__(self, step: int, values: list[Any], shelf: TapeSnapshots | None = None, number: int = 0) -> None:
+        self.step, self._values, self._shelf, self._number = step, values, shelf, number
 
     def get(self) -> list[Any]:
         """The values, which stay here as well."""
-        return list(self._values) if self._shelf is None else self._shelf.get(self._key)
+        return list(self._values) if self._shelf is None else self._shelf.get(self._number)
 
     def forget(self, place: int) -> None:
         """Let go of one value that nobody will ask for; what is in a store stays there."""
@@ -31,18 +30,19 @@ class TapeSnapshot:
     def drop(self) -> None:
         """Let go of all."""
         if self._shelf is not None:
-            self._shelf.drop(self._key)
+            self._shelf.drop(self._number)
         self._shelf, self._values = None, []
 
 
 class TapeSnapshots:
-    """Makes snapshots; those of the slow tier go to ``store``, where their keys carry a name of this shelf."""
+    """Makes snapshots; those of the slow tier go to ``store``, which writes them in the background."""
 
     def __init__(self, store: Store | None) -> None:
         self._store = store
-        self._name = f"tape {uuid4().hex[:12]}"
-        self._keys: set[str] = set()
+        self._slots: StoreSlots | None = None
         self._count = 0
+        self.most = 1
+        """How many snapshots the schedule keeps in the store at once."""
 
     @property
     def lossy(self) -> bool:
@@ -54,30 +54,29 @@ class TapeSnapshots:
         if not slow or not values:
             return TapeSnapshot(step, values)
         assert self._store is not None
+        if self._slots is None:
+            self._slots = StoreSlots(self._store)
+            self._slots.reserve(self.most, nbytes(values))
         self._count += 1
-        key = f"{self._name} {self._count}"
-        self._store.put(key, values)
-        self._keys.add(key)
-        return TapeSnapshot(step, [], self, key)
+        self._slots.put(self._count, self._count, values)
+        return TapeSnapshot(step, [], self, self._count)
 
-    def get(self, key: str) -> list[Any]:
-        """The values under a key."""
-        assert self._store is not None
-        values: list[Any] = self._store.get(key)
+    def get(self, number: int) -> list[Any]:
+        """The values of a snapshot; the one before it is the next to be asked for."""
+        assert self._slots is not None
+        values: list[Any] = self._slots.get(number)
+        self._slots.expect_before(number)
         return values
 
-    def drop(self, key: str) -> None:
-        """Forget what is under a key."""
-        if key in self._keys:
-            assert self._store is not None
-            self._keys.remove(key)
-            self._store.drop(key)
+    def drop(self, number: int) -> None:
+        """Forget a snapshot."""
+        if self._slots is not None and number in self._slots.steps:
+            self._slots.free(number)
+            if not self._slots.steps:
+                self.clear()
 
     def clear(self) -> None:
         """Leave the store as it was found."""
-        for key in list(self._keys):
-            self.drop(key)
-
-    def __del__(self) -> None:
-        with suppress(PebblingError):  # the store may be closed by now
-            self.clear()
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            slots.clear()

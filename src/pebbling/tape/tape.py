@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
+from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 from weakref import ref
 
-from ..budget import Budget, told
+from ..budget import Budget, store_at, told
 from ..chain import Online, Schedule
 from ..errors import PebblingError, ReplayError
 from ..store import Store
@@ -62,7 +63,7 @@ class Tape:
         *,
         memory: float | str | None = None,
         schedule: Schedule | Online | None = None,
-        store: Store | None = None,
+        store: Store | str | PathLike[str] | None = None,
         keep: str | None = None,
         verify: str | bool = "last",
         budget: Budget | None = None,
@@ -73,10 +74,10 @@ class Tape:
         if keep is not None and keep not in KEEP:
             raise ValueError(f"keep is one of {', '.join(map(repr, KEEP))}, not {keep!r}")
         self._budget = Budget(said.slots, said.memory, said.schedule)
-        self._store, self._verify = said.store, bool(said.verify)
+        self._store, self._verify = store_at(said.store), bool(said.verify)
         self._keep = keep or ("all" if said.memory is None else "none")
         self._time = 0
-        self._shelf = TapeSnapshots(store)
+        self._shelf = TapeSnapshots(self._store)
         self._begin()
 
     def _begin(self) -> None:

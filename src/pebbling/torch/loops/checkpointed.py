@@ -10,12 +10,13 @@ Snapshots are used up on the way; a second way back begins with a new sweep.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 
 from ...chain import Action, Advance, EndForward, Free, Online, Record, Schedule, Snapshot
-from ...errors import ReplayError
+from ...errors import CorruptSnapshot, ReplayError
 from ...loops.program import Leaves, Program
 from ...store import Host, Store
 from ..tensors import differentiable, requires_grad, tensors_among
@@ -23,7 +24,7 @@ from .ambient import Ambient, without_fast_paths
 from .blocked import Blocked
 from .buffers import Buffers, Values
 from .offload import Moved, TapeOffload
-from .snapshots import TensorSlots, refuse_written
+from .snapshots import KeptState, TensorSlots, refuse_written
 from .tapes import Sums, TapedBlock, Tapes, Unknown
 from .tiers import tiers_of
 from .verify import ReplaySums
@@ -144,6 +145,27 @@ class CheckpointedLoop:
     def _put(self, slot: int, tier: int) -> None:
         draws, buffers = self.start if self.at == 0 else (self.ambient.draws(), self.held_buffers())
         self.tiers[tier].put(slot, self.at, self.state, draws, buffers)
+
+    def restore(self, slot: int, tier: int) -> KeptState:
+        """A snapshot to go on from; one that a store has damaged is computed again, and put back."""
+        try:
+            return self.tiers[tier].get(slot)
+        except CorruptSnapshot:
+            lost = self.tiers[tier].held()[slot]
+        kept = self._latest(lost.step)
+        self.ambient.set(kept.draws)
+        self.buffers.write(kept.buffers)
+        state = self.advance(kept.leaves, kept.step, lost.step)
+        self.tiers[tier].put(slot, lost.step, state, lost.draws, lost.buffers)
+        return lost._replace(leaves=self.shelf.private(state))
+
+    def _latest(self, step: int) -> KeptState:
+        """The latest good snapshot before a step, or the state that the loop began with."""
+        held = [(kept.step, slot, tier) for tier in self.tiers for slot, kept in tier.held().items()]
+        for _, slot, tier in sorted([one for one in held if one[0] < step], key=lambda one: one[:2], reverse=True):
+            with suppress(CorruptSnapshot):
+                return tier.get(slot)
+        return KeptState(0, self.shelf.private(self.first), [], *self.start)
 
     def held_buffers(self) -> Values:
         """The buffers that a snapshot of now takes along."""

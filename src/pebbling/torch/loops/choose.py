@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from ...budget import UNKNOWN_LENGTH_SLOTS, Budget
-from ...chain import Online, Revolve, Schedule
-from ...chain.binomial import default_slots
+from ...budget import Budget, choose, slots_of
 from ...store import Store
 from ..tensors import nbytes, tensors_among
 from .ambient import without_fast_paths
@@ -28,32 +26,21 @@ _REMEMBERED = 256
 def settle(budget: Budget, problem: LoopProblem, store: Store | None) -> Blocked:
     """The course of a loop that is about to run."""
     steps = problem.program.length
-    schedule = budget.schedule
     if problem.varies:
         problem.asked = budget.slots, budget.memory
-    if schedule is not None:
-        if isinstance(schedule, Online) and steps is not None:
-            schedule = schedule.ended(steps)
-        if isinstance(schedule, Schedule) and schedule.steps != steps:
-            raise ValueError(f"the schedule is for {schedule.steps} steps, {problem.program.where()} has {steps}")
-        return Blocked(schedule, steps)
     if budget.memory is not None:
         return within(budget.memory, problem) if store is None else beside(budget.memory, problem, store)
-    if steps is None:
-        return Blocked(Online(UNKNOWN_LENGTH_SLOTS if budget.slots is None else budget.slots), None)
-    if store is not None:
-        return Blocked(Revolve(steps, default_slots(steps) if budget.slots is None else budget.slots), steps)
+    found = choose(budget, steps, f"the loop over {problem.program.where()}")
+    assert found is not None
+    if budget.schedule is not None or store is not None or steps is None:
+        return Blocked(found, steps)
     size = state_bytes(problem)
     if _TAPED * size <= LEAF_ROOM // 2 or steps <= 1:
         return by_slots(steps, budget.slots, _TAPED * size)
-    slots = default_slots(steps) if budget.slots is None else budget.slots
+    slots = slots_of(budget, steps)
     # Slots that hold no state at the moment have room for tapes.
     tape = _taped(problem)
-    return (
-        fewest(steps, Fraction(slots), Fraction(tape, size))
-        if tape <= slots * size
-        else Blocked(Revolve(steps, slots), steps)
-    )
+    return fewest(steps, Fraction(slots), Fraction(tape, size)) if tape <= slots * size else Blocked(found, steps)
 
 
 def state_bytes(problem: LoopProblem) -> int:

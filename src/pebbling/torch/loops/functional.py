@@ -19,8 +19,7 @@ from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 from torch._functorch.utils import unwrap_dead_wrappers
 from torch.autograd import forward_ad
 
-from ...budget import UNKNOWN_LENGTH_SLOTS
-from ...chain import Online
+from ...budget import choose
 from ...errors import PebblingError, SourceError
 from ...loops.node import Outcome, straight
 from ...loops.program import Leaves, Program
@@ -239,15 +238,13 @@ _dual: Any = forward_ad.unpack_dual
 
 def _course(options: Options, program: Program, state: Leaves) -> Blocked:
     budget, steps = options.settle.budget, program.length
-    schedule = budget.schedule
-    if schedule is not None:
-        return Blocked(schedule.ended(steps) if isinstance(schedule, Online) and steps is not None else schedule, steps)
     if budget.memory is not None:
         raise PebblingError(
             "memory= can't be measured inside a transform of torch.func, where tensors have no storage of their own: "
             "give slots="
         )
-    if steps is None:
-        return Blocked(Online(UNKNOWN_LENGTH_SLOTS if budget.slots is None else budget.slots), None)
-    size = nbytes(state)
-    return by_slots(steps, budget.slots, 3 * size)
+    found = choose(budget, steps, f"the loop over {program.where()}")
+    assert found is not None
+    if budget.schedule is not None or steps is None:
+        return Blocked(found, steps)
+    return by_slots(steps, budget.slots, 3 * nbytes(state))

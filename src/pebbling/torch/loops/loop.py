@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, TypeVar
 
-from ...budget import Budget, told
+from ...budget import Budget, store_at, told
 from ...chain import Online, Schedule
 from ...chain.validate import whole
 from ...loops.program import Trees
@@ -25,7 +26,7 @@ def loop(
     slots: int | None = None,
     memory: float | str | None = None,
     schedule: Schedule | Online | None = None,
-    store: Store | None = None,
+    store: Store | str | PathLike[str] | None = None,
     verify: str | bool = "last",
     budget: Budget | None = None,
 ) -> State:
@@ -60,5 +61,5 @@ def loop(
     leaves, structure = flatten(state)
     consts, arguments = flatten(args)
     program = Trees(body, steps, structure, arguments)
-    options = Options(said.slots, said.memory, said.schedule, said.store, said.verify)
+    options = Options(said.slots, said.memory, said.schedule, store_at(said.store), said.verify)
     return unflatten(structure, execute(program, leaves, consts, options).state)

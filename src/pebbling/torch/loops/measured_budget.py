@@ -20,10 +20,10 @@ from typing import Any, NoReturn
 
 import torch
 
+from ...budget import too_few
 from ...chain import Mixed, Online, StoreAll
-from ...errors import BudgetError
 from ...loops.program import Leaves, Program
-from ...units import format_bytes, parse_bytes
+from ...units import parse_bytes
 from ..tensors import nbytes, tensors_among
 from ..tracked import Tracked
 from .ambient import without_fast_paths
@@ -109,13 +109,8 @@ def _forwards(course: Blocked) -> int:
 
 def refuse(limit: int, measured: StepBytes, program: Program, minimum: int) -> NoReturn:
     """Say that a budget is too small, and which one is not."""
-    raise BudgetError(
-        f"{limit} bytes ({format_bytes(limit)}) are too few for {program.where()}: its states take "
-        f"{format_bytes(measured.state)}, the turn of one step {format_bytes(measured.turn)}, the sums of gradients "
-        f"{format_bytes(measured.sums)}, and the smallest budget is {minimum} bytes "
-        f"({format_bytes(minimum)})",
-        minimum=minimum,
-    )
+    parts = {"a state": measured.state, "the turn of a step": measured.turn, "the sums of gradients": measured.sums}
+    raise too_few(limit, f"the loop over {program.where()}", minimum, **parts)
 
 
 def measured_for(problem: LoopProblem, limit: int) -> StepBytes:

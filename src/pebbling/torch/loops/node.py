@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
+from ...budget import store_at
 from ...errors import PebblingError, ReplayError
 from ...loops.node import Outcome, same_values, straight
 from ...loops.plan import check_length
@@ -28,7 +29,7 @@ from .tapes import Unknown
 
 def execute(program: Program, state: Leaves, consts: Leaves, options: Options, written: Sequence[int] = ()) -> Outcome:
     """Run a program plainly, or as one node where something is to be differentiated."""
-    store = options.store
+    store = store_at(options.store)
     budget = options.settle.whole
     if store is None:
         check_length(budget, program)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import torch
 
-from ...chain import StoreAll, plan
+from ...budget import quickest
+from ...chain import StoreAll
+from ...drive.leftovers import probe
+from ...drive.store_slots import behind
 from ...errors import BudgetError
 from ...store import Host, Store
 from ...units import parse_bytes
@@ -64,19 +66,9 @@ def beside(memory: float | str, problem: LoopProblem, store: Store) -> Blocked:
 
 def _planned(steps: int, free: int, measured: StepBytes, seconds: Seconds) -> tuple[float, Blocked] | None:
     state, tape = max(measured.state, 1), max(measured.tape, 1)
-    working = 2 * state + tape
+    both = {"forward": seconds.forward, "backward": seconds.backward}
     try:
-        best = plan(
-            steps,
-            state,
-            tape=tape,
-            forward=seconds.forward,
-            backward=seconds.backward,
-            memory=free + working,
-            disk=steps * state,
-            disk_write=state / seconds.write,
-            disk_read=state / seconds.read,
-        )
+        best = quickest(steps, state, free, steps, seconds, tape=tape, **both)
     except BudgetError:
         return None
     return best.time, Blocked(best.schedule, steps)
@@ -119,18 +111,17 @@ def _seconds(problem: LoopProblem, store: Store) -> Seconds:
 
 def _transfer(store: Store, state: Any) -> tuple[float, float]:
     """Seconds that a snapshot takes to the store and back, the best of a few; the first makes buffers."""
-    key = f"probe {uuid4().hex}"
-    found = []
+    key, used, found = probe(), behind(store), []
     for _ in range(_REPEATS):
         _wait()
         begun = perf_counter()
-        store.put(key, state)
-        store.flush()
+        used.put(key, state)
+        used.flush()
         written = perf_counter()
-        store.get(key)
+        used.get(key)
         _wait()
         found.append((written - begun, perf_counter() - written))
-        store.drop(key)
+        used.drop(key)
     return min(out for out, _ in found), min(back for _, back in found)
 
 

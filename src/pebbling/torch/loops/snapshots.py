@@ -34,7 +34,7 @@ class TensorSlots:
     """Numbered slots in the memory that the states are in."""
 
     def __init__(self, where: str, written: Collection[int] = ()) -> None:
-        self.written, self._where = frozenset(written), where
+        self.written, self.where = frozenset(written), where
         self._slots: dict[int, KeptState] = {}
 
     def put(self, slot: int, step: int, state: Sequence[Any], draws: Draws, buffers: Values) -> None:
@@ -46,7 +46,7 @@ class TensorSlots:
         kept = self._slots[slot]
         for place, (leaf, count) in enumerate(zip(kept.leaves, kept.versions)):
             if version(leaf) != count:
-                refuse_written(f"leaf {place} of the state before step {kept.step}", self._where)
+                refuse_written(f"leaf {place} of the state before step {kept.step}", self.where)
         return kept._replace(leaves=self.private(kept.leaves))
 
     def free(self, slot: int) -> None:
@@ -54,6 +54,9 @@ class TensorSlots:
 
     def clear(self) -> None:
         self._slots.clear()
+
+    def held(self) -> dict[int, KeptState]:
+        return self._slots
 
     def private(self, state: Sequence[Any]) -> list[Any]:
         """The leaves, copied where they may be written into."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...errors import PebblingError, ReplayError, SourceError
-from ...loops.lasting import Lasting
+from ...loops.emitted_aliases import EmittedAliases
 from ...loops.program import Leaves
 from ..tensors import requires_grad
 from .ambient import Draws
@@ -31,7 +31,7 @@ class VariedLoop(CheckpointedLoop):
 
     def _begin(self) -> None:
         super()._begin()
-        self.lasting = Lasting()
+        self.lasting = EmittedAliases()
         self.lives: dict[int, list[bool]] = {0: [requires_grad(leaf) for leaf in self.first]}
         """By step, of the states that a block can begin with or end in."""
         self.others: list[bool] = []

@@ -55,7 +55,7 @@ class WayBack:
                 loop.tapes.append(block)
                 pending = None
             if kind is Restore:
-                kept = loop.tiers[action[2]].get(action[1])
+                kept = loop.restore(action[1], action[2])
                 state = kept.leaves
                 loop.ambient.set(kept.draws)
                 loop.buffers.write(kept.buffers)

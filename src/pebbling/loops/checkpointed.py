@@ -12,26 +12,30 @@ Snapshots are used up on the way; a second way back begins with a new sweep.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Any, NamedTuple
 
 from numpy import ndarray
 
+from ..budget import in_store, most_stored
 from ..chain import Advance, EndForward, Free, Online, Record, Runs, Schedule, Snapshot
 from ..engine.numpy.hold import is_held
 from ..engine.protocol import Pullback
+from ..errors import CorruptSnapshot
 from ..refusal import Region
+from ..store import Store
 from ..tree.reach import arrays_near
+from .emitted_aliases import EmittedAliases
 from .frameworks import Framework
-from .hidden import refuse_traced
-from .lasting import Lasting
 from .program import Leaves, Program
-from .replay import Replays
-from .shelf import Shelf
-from .wayback import WORKING, WayBack
+from .slots import ArraySlots, StoredArrays
+from .undeclared import refuse_traced
+from .verify import ReplayDigests
+from .way_back import WORKING, LoopWayBack
 
 
-class Block(NamedTuple):
+class RecordedBlock(NamedTuple):
     """Steps ``start … stop-1`` on one tape; ``outs`` of its outputs are those of its last step alone."""
 
     start: int
@@ -44,7 +48,7 @@ def _nothing() -> None:
     pass
 
 
-class Passage:
+class SweptLoop:
     """What a loop leaves behind for its derivative."""
 
     def __init__(
@@ -60,19 +64,26 @@ class Passage:
         verify: str | bool = "last",
         written: Sequence[int] = (),
         ties: dict[int, int] | None = None,
+        store: Store | None = None,
+        in_bytes: bool = False,
     ) -> None:
         """``live`` and ``wanted`` mark the leaves of the state and the constants that are differentiated.
 
-        ``ties`` are the places that begin as the same value as another one.
+        ``ties`` are the places that begin as the same value as another one. ``in_bytes`` says that a budget in bytes
+        chose the schedule.
         """
         self.framework, self.program, self.schedule, self.level = framework, program, schedule, level
         self.width, self.consts = len(state), consts
         assert framework.engine is not None
         self.step_vjp = framework.engine.step_vjp
         self.live, self.reached, self.wanted = live, list(live), wanted
-        self.shelf = Shelf(framework, written)
+        self.shelf = ArraySlots(framework, written)
+        self.tiers: list[ArraySlots | StoredArrays] = [
+            StoredArrays(store, most_stored(schedule), self.shelf) if store is not None and one else self.shelf
+            for one in in_store(schedule, store, in_bytes)
+        ]
         self.taped = TapedSteps(program, self.width, framework, level, ties or {})
-        self.replays = Replays(verify, framework.plain)
+        self.replays = ReplayDigests(verify, framework.plain)
         self.watching = not all(live)
         self._watch = program.may_catch()
         self.check: Callable[[], None] = _nothing
@@ -89,13 +100,13 @@ class Passage:
         shelf.put(WORKING, state)
         self.first = shelf.get(WORKING)
         self.state = state if not shelf.written else shelf.get(WORKING)
-        self.tapes: list[Block] = []
+        self.tapes: list[RecordedBlock] = []
         self.at, self.steps, self.at_last = 0, 0, False
         self.flag: Any = None
         self.outs: Sequence[Any] = ()
         self.emitted: list[Sequence[Any]] = []
         self.counts: tuple[int, list[int]] = (0, [])
-        self.lasting = self.taped.lasting = Lasting()
+        self.lasting = self.taped.lasting = EmittedAliases()
         self.spent = False
 
     def sweep(self) -> None:
@@ -107,7 +118,7 @@ class Passage:
                 else:
                     self._sweep_planned()
         except BaseException:
-            self.shelf.clear()
+            self.clear()
             raise
         if self.replays.on:
             self.see(self.steps, self.state)
@@ -143,12 +154,12 @@ class Passage:
             if kind is Advance:
                 self._forward(action[1])
             elif kind is Snapshot:
-                shelf.put(action[1], self.state)
+                self.tiers[action[2]].put(action[1], self.state, self.at)
             elif kind is Record:
                 pending = self.at if pending is None else pending
                 self.at = action[0] + 1
             elif kind is Free:
-                shelf.free(action[1])
+                self.tiers[action[2]].free(action[1])
             elif kind is EndForward:
                 break
         shelf.free(WORKING)
@@ -158,17 +169,17 @@ class Passage:
             self._forward(self.steps)
 
     def _sweep_online(self, online: Online) -> None:
-        program, shelf = self.program, self.shelf
+        program, shelf = self.program, self.tiers[0]
         placement = online.placement()
         kept = next(placement, None)
         while not self.flag and program.goes_on(self.state, self.at):
             if kept is not None and kept.step == self.at:
                 if kept.evicted is not None:
                     shelf.free(kept.slot)
-                shelf.put(kept.slot, self.state)
+                shelf.put(kept.slot, self.state, self.at)
                 kept = next(placement, None)
             self._forward(self.at + 1)
-        shelf.free(WORKING)
+        self.shelf.free(WORKING)
         self.steps = self.at
         ended = online.ended(self.steps)
         self.actions = ended.since(ended.end_forward + 1)
@@ -230,7 +241,7 @@ class Passage:
         if not self.spent:
             self.emitted += emitted
             self.lasting.see(start, stop, self.state, emitted)
-        self.tapes.append(Block(start, stop, taped.outs, pullback))
+        self.tapes.append(RecordedBlock(start, stop, taped.outs, pullback))
 
     def back(self, seeds: list[Any], into: list[Any]) -> None:
         """Take cotangents of all outputs back and add them to ``into``: those of the state, then of the constants.
@@ -246,9 +257,34 @@ class Passage:
         self.spent, self.taped.looking = True, False
         try:
             with Region(self._written, self._watch):
-                WayBack(self, seeds, into, *self.counts).go(self.actions)
+                LoopWayBack(self, seeds, into, *self.counts).go(self.actions)
         finally:
-            self.shelf.clear()
+            self.clear()
+
+    def clear(self) -> None:
+        """Let go of all snapshots."""
+        for tier in self.tiers:
+            tier.clear()
+        self.shelf.clear()
+
+    def restore(self, slot: int, tier: int) -> Leaves:
+        """A state to go on from; one that a store has damaged is computed again, and put back."""
+        try:
+            return self.tiers[tier].get(slot)
+        except CorruptSnapshot:
+            step = self.tiers[tier].steps[slot]
+        at, state = self._latest(step)
+        state = self.program.advance(state, self.consts, at, step)
+        self.tiers[tier].put(slot, state, step)
+        return state
+
+    def _latest(self, step: int) -> tuple[int, Leaves]:
+        """The latest good snapshot before a step, or the state that the loop began with."""
+        held = [(at, slot, tier) for tier in self.tiers for slot, at in tier.steps.items() if slot != WORKING]
+        for at, slot, tier in sorted([one for one in held if one[0] < step], key=lambda one: one[:2], reverse=True):
+            with suppress(CorruptSnapshot):
+                return at, tier.get(slot)
+        return 0, list(self.first)
 
     def see(self, step: int, state: Sequence[Any]) -> None:
         """Look at the state before ``step``, to compare it with the same one at another time."""
@@ -291,7 +327,7 @@ class TapedSteps:
         self.ties = ties or {}
         self.start = self.stop = 0
         self.looking = True
-        self.lasting = Lasting()
+        self.lasting = EmittedAliases()
         self.live: list[bool] = []
         self.flag: Any = None
         self.outs = 0

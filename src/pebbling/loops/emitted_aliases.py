@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..errors import SourceError
 
 
-class Stay(NamedTuple):
+class EmittedAlias(NamedTuple):
     """One emitted value: by which step, at which position, and where it is in the states from ``first`` on."""
 
     step: int
@@ -35,13 +35,13 @@ def identity(leaf: Any) -> int | None:
     return None if leaf is None or type(leaf) in (float, complex, int, bool, str) else id(leaf)
 
 
-class Lasting:
+class EmittedAliases:
     """Watches a sweep."""
 
     def __init__(self) -> None:
-        self._here: dict[int, Stay] = {}
+        self._here: dict[int, EmittedAlias] = {}
         """Those in the latest state, by identity; of several emissions of one value, the last."""
-        self._over: dict[int, list[Stay]] = {}
+        self._over: dict[int, list[EmittedAlias]] = {}
         """The others, by the last state that has them."""
         self._ends: dict[int, list[tuple[int, int]]] = {}
 
@@ -64,7 +64,7 @@ class Lasting:
             for position, leaf in enumerate(part):
                 key = identity(leaf)  # type: ignore[assignment]
                 if key in places:
-                    here[key] = Stay(step, position, stop, [places[key]])
+                    here[key] = EmittedAlias(step, position, stop, [places[key]])
                     if step == stop - 1:
                         self._ends.setdefault(step, []).append((position, places[key]))
         self._here = here
@@ -73,7 +73,7 @@ class Lasting:
         """The sweep is over: what the last state has is an output of the loop under one name."""
         self._here = {}
 
-    def until(self, start: int, stop: int) -> list[Stay]:
+    def until(self, start: int, stop: int) -> list[EmittedAlias]:
         """The values that steps ``start … stop-1`` are the last to have, and that were there before them."""
         if not self._over:
             return []

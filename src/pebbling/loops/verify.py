@@ -17,7 +17,7 @@ from ..tree import fingerprint
 from ..tree.compare import digest
 
 
-class Replays:
+class ReplayDigests:
     """Digests of states, remembered on the first sweep and compared after it."""
 
     __slots__ = ("_plain", "_seen", "all", "on")

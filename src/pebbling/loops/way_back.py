@@ -9,16 +9,16 @@ from ..chain import Advance, Free, Record, Restore, Reverse, Snapshot, Turn
 from ..chain.runs import Turns
 
 if TYPE_CHECKING:
-    from .passage import Passage
+    from .checkpointed import SweptLoop
 
 WORKING = -1
 """The slot of the state before the last step, between the sweep and the way back."""
 
 
-class WayBack:
+class LoopWayBack:
     """Takes the cotangents of a loop's outputs to its inputs; nothing of a step outlives it."""
 
-    def __init__(self, passage: Passage, seeds: list[Any], into: list[Any], outs: int, emitted: list[int]) -> None:
+    def __init__(self, passage: SweptLoop, seeds: list[Any], into: list[Any], outs: int, emitted: list[int]) -> None:
         """``seeds`` is used up; ``into`` is added to. ``outs`` and ``emitted`` count the outputs besides the state."""
         self.passage, self.into, self.rich = passage, into, passage.program.rich
         width = self.width = passage.width
@@ -40,6 +40,8 @@ class WayBack:
         """Take the actions one by one."""
         passage, shelf, program = self.passage, self.passage.shelf, self.passage.program
         consts, tapes, replays = passage.consts, passage.tapes, passage.replays
+        tiers = passage.tiers
+        stored = any(tier is not shelf for tier in tiers)
         state = shelf.take(WORKING) if passage.at_last else []
         pending, at = None, 0
         for action in actions:
@@ -50,7 +52,7 @@ class WayBack:
             if kind is Turn:
                 self._turn(state, action[0], action[0] + 1)
             elif kind is Restore:
-                state = shelf.get(action[1])
+                state = passage.restore(action[1], action[2]) if stored else shelf.get(action[1])
             elif kind is Advance:
                 start, stop = action
                 if replays.all:
@@ -61,9 +63,9 @@ class WayBack:
                 start, stop, slot = action
                 self._turn(state if slot < 0 else shelf.take(slot), start, stop)
             elif kind is Snapshot:
-                shelf.put(action[1], state)
+                tiers[action[2]].put(action[1], state, action[0])
             elif kind is Free:
-                shelf.free(action[1])
+                tiers[action[2]].free(action[1])
             elif kind is Record:
                 (step,) = action
                 pending, at = step if pending is None else pending, step + 1
