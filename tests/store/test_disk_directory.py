@@ -295,20 +295,20 @@ def test_a_lock_whose_file_was_removed_in_the_meantime_is_not_trusted(tmp_path, 
             path.unlink()
         return locked(descriptor)
 
-    lock.Lock(str(tmp_path), "dead").forget()
+    lock.DirectoryLock(str(tmp_path), "dead").forget()
     monkeypatch.setattr(lock, "_locked", locked_too_late)
-    taken = lock.Lock(str(tmp_path), "a")
+    taken = lock.DirectoryLock(str(tmp_path), "a")
     assert removed
     assert path.exists()
     assert os.path.samestat(os.fstat(taken._descriptor), path.stat())
     with pytest.raises(StoreError, match="in use"):
-        lock.Lock(str(tmp_path), "b")
+        lock.DirectoryLock(str(tmp_path), "b")
     taken.release()
     assert os.listdir(tmp_path) == []
 
 
 def test_a_lock_without_a_name_is_still_a_lock(tmp_path):
-    first = lock.Lock(str(tmp_path), "a")
+    first = lock.DirectoryLock(str(tmp_path), "a")
     for content in (b"", b"{", b"[]"):
         with open(first.path, "wb") as file:
             file.write(content)

@@ -217,7 +217,7 @@ def test_schedules_and_budgets_that_do_not_fit():
         next(iter(tape.loop(range(6))))
     with pytest.raises(ValueError, match="Online"):
         next(iter(tape.loop()))
-    with pytest.raises(ValueError, match="give the tape store="):
+    with pytest.raises(ValueError, match="give store= for the slow one"):
         next(iter(pb.Tape(schedule=pb.Hierarchical(5, [pb.Tier(1), pb.Tier(2, 1, 1)])).loop(range(5))))
     with pytest.raises(ValueError, match="at most one of slots, memory and schedule"):
         pb.Tape(slots=3, memory="1MB")

@@ -167,8 +167,10 @@ def test_custom_operators_are_kept_whole() -> None:
 
 
 def test_there_is_no_plan_before_the_first_call() -> None:
+    model = fit(small(), memory="1MiB")
+    assert model.plan is None
     with pytest.raises(CaptureError, match="no plan yet"):
-        fit(small(), memory="1MiB").plan  # noqa: B018
+        model.report("plan.html")
 
 
 def test_plans_are_kept_in_a_folder_and_found_there(tmp_path: Any) -> None:

@@ -6,7 +6,10 @@ tape. What is differentiated is exactly what a tape of the whole loop would foll
 state that nothing differentiated has reached are never traced. Where there are such leaves, the sweep
 runs with tapes as well, each dropped after its step, to see when one is reached.
 
-Snapshots are used up on the way; a second way back begins with a new sweep.
+Snapshots are used up on the way; a second way back begins with a new sweep. For four steps and two slots:
+
+    sweep    Snapshot(0) Advance(0, 1) Snapshot(1) Advance(1, 3); the last step runs too, for the outputs
+    back     Turn(3): with a tape, and back; Restore(1) Advance(1, 2) Turn(2); Restore(1) Turn(1); Restore(0) Turn(0)
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@
 the code after the loop does with the list reaches the cotangent of ``u`` first, before any later step does; so
 on the way back over the steps it has to be there when the last step that still has ``u`` in its state is reversed.
 
+For three steps of that loop, ``see`` notes after step 0 that the emitted ``u`` is place 0 of the state before step 1,
+and the next one replaces it there: ``EmittedAlias(step=0, position=0, first=1, places=[0])``. When step 1 has been
+reversed, the last to have it, ``until(1, 2)`` gives it, and the cotangent of the list's element joins that of ``u``.
+
 Two values are one if they are the same object. A plain array that the step reaches from elsewhere may be the
 same object as the value of a traced one without being it: ``check`` refuses that.
 """

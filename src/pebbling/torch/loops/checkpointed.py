@@ -5,6 +5,12 @@ once, and the tape is held for the way back, as autograd holds any. The way back
 schedule; each block of steps that it tapes starts from a snapshot and is reversed with autograd's engine.
 
 Snapshots are used up on the way; a second way back begins with a new sweep.
+
+    loop.sweep()            Advance → steps without a tape; Snapshot → a tier keeps the state; Record → a tape is kept
+    loop.let_go()           the outputs are the user's now, and node.py has put them into autograd's graph
+    loop.back(seeds, …)     the rest of the actions (way_back.py): Restore, Advance, Turn → tape a block and pull it
+
+Positions of the schedule are blocks of steps where steps are small: ``course.bound`` says which step one stands for.
 """
 
 from __future__ import annotations

@@ -4,6 +4,16 @@ Sums are made in autograd's own order, so that they round as they would on a tap
 the running sum of a constant goes in as the first part of its next sum, because the constant is an
 output of the block as well as an input. The engine reverses steps strictly from last to first, so
 block after block is the same order.
+
+An example: ``s = sin(a * s)``, three times, with the gradient of the last ``s``, in blocks of one step.
+
+    tape(s2, 2, 3)    a root r2 = s2 cut off from its past; the step runs on it: s3 = sin(a * r2)
+    pull              autograd.grad([s3], [r2, a], [ds3])            gives ds2, and a sum over step 2
+    tape(s1, 1, 2)    r1, s2' = sin(a * r1)
+    pull              autograd.grad([s2', a], [r1, a], [ds2, sum])   the sum goes in with ``a``: step 1 is added to it
+    …                 as one tape would: ((step 2) + step 1) + step 0, which rounds as it does there
+
+``constants`` is ``[a]``, ``block.roots`` is ``[r1]`` and ``block.ends`` the edge to ``s2'``.
 """
 
 from __future__ import annotations

@@ -70,10 +70,6 @@ class Runner:
         raise refusal
 
 
-class NoPlanYet(CaptureError, AttributeError):
-    """There is no plan before the first call: to ``hasattr`` there is no such attribute."""
-
-
 class Fitted:
     """What fitted modules and functions have beside what they are."""
 
@@ -86,30 +82,18 @@ class Fitted:
 
     @property
     def plan(self) -> Any:
-        """The latest plan that has a backward pass, or the latest at all."""
+        """The latest plan that has a backward pass, or the latest at all; ``None`` before the first step."""
         made = self.plans
-        if not made:
-            raise self._no_plan()
-        return next((plan for plan in reversed(made) if plan.trains), made[-1])
+        return next((plan for plan in reversed(made) if plan.trains), made[-1] if made else None)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the page of the plan."""
+        if self.plan is None:
+            raise CaptureError(
+                f"{self._runner.name} has no plan yet: run a step of it, forward and backward, or use "
+                "pebbling.torch.plan(model, *example)"
+            )
         self.plan.report(path)
-
-    def __getattr__(self, name: str) -> Any:
-        """What Python asks when a property is missing: modules would say nothing of why."""
-        if name == "plan":
-            raise self._no_plan()
-        above: Any = super()
-        if hasattr(above, "__getattr__"):
-            return above.__getattr__(name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def _no_plan(self) -> NoPlanYet:
-        return NoPlanYet(
-            f"{self._runner.name} has no plan yet: run a step of it, forward and backward, or use "
-            "pebbling.torch.plan(model, *example)"
-        )
 
 
 class FittedFunction(Fitted):
