@@ -50,6 +50,22 @@ def test_there_are_examples() -> None:
     assert sum(len(list(doc_examples.examples(page.read_text()))) for page in PAGES) >= 60
 
 
+# What the README links to, so that its links work on a package index too, and where that lies in a checkout.
+ABSOLUTE = {
+    r"https://pebbling\.readthedocs\.io/en/latest/([\w\-/]+)\.html.*": r"docs/\1.md",
+    r"https://github\.com/pebbling/pebbling/(?:blob|tree)/main/(.*)": r"\1",
+    r"https://raw\.githubusercontent\.com/pebbling/pebbling/main/(.*)": r"\1",
+}
+
+
+def test_links_of_the_readme_are_absolute_and_lead_to_what_is_here() -> None:
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text()) if link[0] != "#"]
+    assert len(links) > 20
+    for link in links:
+        (path,) = (re.sub(known, place, link) for known, place in ABSOLUTE.items() if re.fullmatch(known, link))
+        assert (ROOT / path).exists(), link
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_to_files_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):

@@ -41,3 +41,12 @@ def test_every_pinned_version_is_of_something_that_the_tests_install() -> None:
     names = {line.partition("==")[0].lower().replace("_", "-") for line in pinned}
     asked = _names((ROOT / "requirements-test.txt").read_text().splitlines()) - {"#", ""}
     assert {name.lower().replace("_", "-") for name in asked} - {"torch"} <= names
+
+
+def test_the_conda_recipe_is_of_this_version_and_needs_what_the_wheel_needs() -> None:
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text()
+    version = re.search(r'__version__ = "(.+)"', (ROOT / "src/pebbling/__init__.py").read_text())[1]
+    assert f'version: "{version}"' in recipe
+    run = recipe.partition("  run:\n")[2].partition("\n\n")[0]
+    needs = {line.strip("- ").replace(" ", "") for line in run.splitlines()}
+    assert needs == {f"python{PROJECT['project']['requires-python']}", *PROJECT["project"]["dependencies"]}

@@ -53,6 +53,19 @@ def test_the_time_left_follows_from_the_work_left():
     assert Progress(None).estimate(SimpleNamespace(report=report)) == (0.0, inf)
 
 
+def test_nothing_is_said_of_the_time_left_before_a_step_was_timed():
+    """The first look comes after the first snapshot: no step has run, and its time is not known to be 0."""
+    report, bar = Report(""), Progress(Revolve(1000, 10))
+    report.seconds.update(advance=1e-6, store=1e-6)
+    run = SimpleNamespace(report=report)
+    assert bar.words(run, *bar.estimate(run)) == "  0%"
+    report.advances = 2
+    report.seconds["advance"] = 1.0
+    assert "left, 2 steps/s" in bar.words(run, *bar.estimate(run))
+    unknown = Progress(None)
+    assert unknown.words(run, *unknown.estimate(run)) == "step 2, length unknown, 2 steps/s"
+
+
 def test_nothing_is_shown_where_there_is_no_terminal(capfd):
     adjoint(advance, reverse, start(), 9, SEED, slots=3, progress=True)
     assert capfd.readouterr() == ("", "")
@@ -68,7 +81,8 @@ def test_a_bar_in_a_terminal(monkeypatch, steps):
     assert "forward" in text
     assert "backward" in text
     assert " left" in text
-    assert "100 %" in text
+    assert "100%" in text
+    assert "steps/s" in text
     assert ("length unknown" in text) == callable(steps)
 
 

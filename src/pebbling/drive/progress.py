@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from math import inf
+from math import inf, isinf, isnan, nan
 from typing import Any, Self
 
 from ..chain import Advance, EndForward, Record, Schedule
@@ -53,10 +53,10 @@ class Progress:
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.percentage:3.0f} %  {task.fields[left]}"),
+            TextColumn("{task.fields[left]}"),
         )
         self._bar = Progress(*columns, console=Console(stderr=True), auto_refresh=False)
-        self._task = self._bar.add_task("forward", total=1.0, left="")
+        self._task = self._bar.add_task("forward", total=1.0 if self._known else None, left="")
         self._bar.start()
 
     def show(self, run: Run, now: float) -> float:
@@ -64,20 +64,31 @@ class Progress:
         done, left = self.estimate(run)
         if self._bar is not None:
             what = "forward" if run.final is None else "backward"
+            total = None if isinf(left) else 1.0
             self._bar.update(
-                self._task,
-                completed=done,
-                description=what,
-                left="length unknown" if left == inf else f"{format_seconds(left)} left",
+                self._task, completed=done, total=total, description=what, left=self.words(run, done, left)
             )
             self._bar.refresh()
         return now + _REFRESH
 
+    def words(self, run: Run, done: float, left: float) -> str:
+        """What stands beside the bar: how far, how long still, how fast."""
+        report = run.report
+        spent = sum(report.seconds.values())
+        speed = f", {(report.advances + report.reversals) / spent:,.3g} steps/s" if spent > 0 else ""
+        if isinf(left):
+            return f"step {report.advances:,}, length unknown{speed}"
+        if isnan(left):
+            return f"{done:4.0%}"
+        return f"{done:4.0%}  {format_seconds(left)} left{speed}"
+
     def estimate(self, run: Run) -> tuple[float, float]:
-        """The share of the work that is done, and the seconds that the rest will take."""
+        """The share of the work that is done, and the seconds that the rest will take; nan before a step was timed."""
         if not self._known:
             return 0.0, inf
         report = run.report
+        if not report.advances and not report.reversals:
+            return 0.0, nan
         forward = report.seconds["advance"] / max(report.advances, 1)
         backward = report.seconds["reverse"] / report.reversals if report.reversals else 2 * forward
         store = report.seconds["store"] / max(report.advances + report.reversals, 1)
