@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import FunctionType
+from typing import NamedTuple
 
 from pebbling.graph import compiled
 
@@ -30,3 +31,14 @@ def test_every_compiled_loop_carries_the_stamp() -> None:
     stamp = compiled._stamp(compiled._LOOPS)
     names = [loop.__name__ for loop in compiled._LOOPS]
     assert [getattr(found, name).py_func.__qualname__ for name in names] == [f"{name}_{stamp}" for name in names]
+
+
+class _Point(NamedTuple):
+    x: int
+
+
+def test_tuples_of_another_name_make_another_stamp() -> None:
+    """What is kept names their classes, and could not be read after one was renamed."""
+    renamed = FunctionType(_second.__code__, {"_NUMBER": 3, "_Point": _Point}, "_second")
+    named = FunctionType(_second.__code__, {"_NUMBER": 3, "_Place": _Point}, "_second")
+    assert compiled._stamp([renamed]) != compiled._stamp([named])

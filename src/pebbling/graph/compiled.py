@@ -42,11 +42,15 @@ def loops(compile: bool = True) -> SimpleNamespace:
 
 
 def _stamp(loops: Sequence[Callable[..., Any]]) -> str:
-    """A name for the code of all loops and the numbers that it takes from its modules."""
+    """A name for the code of all loops, the numbers that it takes from its modules, and the tuples that it is given.
+
+    What numba keeps names the classes of those tuples: after one was renamed it could not be read.
+    """
     found = hashlib.sha256()
     for loop in loops:
         code, names = loop.__code__, loop.__globals__
         found.update(marshal.dumps(code))
         numbers = [(name, names[name]) for name in code.co_names if isinstance(names.get(name), int | float)]
-        found.update(repr(numbers).encode())
+        kinds = sorted((name, kind._fields) for name, kind in names.items() if hasattr(kind, "_fields"))
+        found.update(repr((numbers, kinds)).encode())
     return found.hexdigest()[:12]

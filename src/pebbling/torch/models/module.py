@@ -78,7 +78,11 @@ class Fitted:
     @property
     def plans(self) -> tuple[Any, ...]:
         """All plans, in the order in which they were made."""
-        return tuple(self._runner.made)
+        try:
+            return tuple(self._runner.made)
+        except AttributeError as error:
+            # A module would take it for a missing attribute, and say that it has no plans.
+            raise RuntimeError(f"the plan of {self._runner.name} could not be made: {error}") from error
 
     @property
     def plan(self) -> Any:
