@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from ..errors import SourceError
 from ..tree import flatten
+from ..tree.reach import GENERATED
 from .frameworks import Framework
 from .program import Program
 
@@ -52,6 +53,8 @@ def _reached(function: Any) -> Iterator[tuple[str, Any]]:
     if code is None:
         return
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+        if name.startswith(GENERATED):
+            continue
         try:
             yield name, cell.cell_contents
         except ValueError:  # not bound yet

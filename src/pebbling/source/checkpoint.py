@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import Any, TypeVar, overload
 
 from ..budget import Budget, told
 from ..chain import Online, Schedule
+from ..engine.numpy.blank import is_under
 from ..loops.runtime import Options
+from .callees import Callees, may_reach_loop, rewrite
 from .facts import find_loops
-from .names import parameters_of, variables_of
-from .parse import RUNTIME, build, parse, plain_function, refuse
-from .rewrite import Rewrite
+from .parse import RUNTIME, bind, compiled, parse, plain_function, refuse
 from .runtime import Runtime
 from .shares import shares
 
@@ -40,6 +43,7 @@ def checkpoint(
 ) -> Any:
     """Make every ``for`` and ``while`` loop of a function a checkpointed one: a decorator, with or without options.
 
+    So are the loops, of 16 steps or more, of your own functions that it calls, on NumPy arrays and without ``memory``.
     The function means the same as before, on plain arrays and under any derivative. A derivative
     through it replays each loop within the budget: at most one of ``slots`` (snapshots of each loop,
     that of its initial state included), ``memory`` (bytes; loops side by side share it, and those inside
@@ -65,14 +69,19 @@ def checkpoint(
 
 
 def _transformed(f: Any, options: Options) -> Any:
+    if inspect.ismethod(f):
+        return MethodType(_transformed(f.__func__, options), f.__self__)
     function = plain_function(f)
     tree = parse(function)
     loops = find_loops(function, tree)
-    if not loops:
+    # A budget in bytes is divided among the loops of one function, and a schedule is for one loop.
+    reaches = options.memory is None and options.schedule is None
+    if not loops and not (reaches and may_reach_loop(function, tree)):
         refuse(
             function,
             tree.lineno,
-            f"{function.__qualname__} has no for or while loop of its own to checkpoint",
+            f"{function.__qualname__} has no for or while loop of its own to checkpoint"
+            + (", and calls no function of yours that has one" if reaches else ""),
             "decorate the function that has it",
         )
     if options.schedule is not None and len(loops) > 1:
@@ -80,9 +89,31 @@ def _transformed(f: Any, options: Options) -> Any:
             f"a schedule is for one loop, and {function.__qualname__} has {len(loops)}: give slots or memory"
         )
     facts = list(loops.values())
-    code = function.__code__
     runtime = Runtime(facts, shares(options, facts))
-    Rewrite(loops, variables_of(code, tree)).function(tree, {*parameters_of(code), *code.co_freevars})
-    new = build(function, tree, runtime)
+    if reaches:
+        runtime.callees = Callees(options, lambda found, all: Runtime(found, [options] * len(found), all, False))
+    rewrite(function, tree, loops, reaches)
+    new = bind(function, compiled(function, tree), runtime)
+    if not loops:
+        new = _reaching(function, new, runtime.callees)
     setattr(new, RUNTIME, runtime)
     return new
+
+
+def _reaching(function: FunctionType, new: FunctionType, callees: Any) -> Any:
+    """A function without loops of its own, which is to meet some under a derivative."""
+
+    @functools.wraps(new)
+    def reaching(*args: Any, **kwargs: Any) -> Any:
+        result = new(*args, **kwargs)
+        if is_under() and not callees.reached:
+            refuse(
+                function,
+                function.__code__.co_firstlineno,
+                f"{function.__qualname__} has no for or while loop of its own to checkpoint, and has called no "
+                "function of yours that has one",
+                "leave checkpoint out, or decorate the function that has it",
+            )
+        return result
+
+    return reaching

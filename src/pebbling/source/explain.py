@@ -18,6 +18,7 @@ from ..loops.frameworks import compiler_of
 from ..loops.plan import Settle, measure
 from ..loops.runtime import Observer, Options
 from ..units import format_bytes
+from .callees import Template
 from .checkpoint import checkpoint
 from .facts import Facts
 from .parse import RUNTIME
@@ -41,9 +42,12 @@ class Loop:
     slots: int | None = None
     forwards: int | None = None
     peak: int | None = None
+    function: str = ""
+    """The function that has it, if that is not the one that is explained."""
 
     def __str__(self) -> str:
-        lines = [f"line {self.line}: {self.text}"]
+        place = f"line {self.line} of {self.function}" if self.function else f"line {self.line}"
+        lines = [f"{place}: {self.text}"]
         parts = [("state", self.state), ("constants", self.constants), ("outputs", self.outputs)]
         lines += [f"  {name:<12} {', '.join(names)}" for name, names in parts if names]
         lines.append(f"  {'checkpointed':<12} {'yes' if self.checkpointed else f'no: {self.why_not}'}")
@@ -102,10 +106,11 @@ def explain(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     return found
 
 
-def _known(facts: Facts, run: bool) -> Loop:
+def _known(facts: Facts, run: bool, function: str = "") -> Loop:
     why = "not reached with these arguments" if run else ""
     outputs = (*facts.outs, *facts.emits)
-    return Loop(facts.line, facts.text, facts.depth, facts.state, facts.consts, outputs, not run, why)
+    depth = facts.depth + bool(function)
+    return Loop(facts.line, facts.text, depth, facts.state, facts.consts, outputs, not run, why, function=function)
 
 
 def _run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -143,21 +148,39 @@ def _is_differentiable(arg: Any) -> bool:
 
 def _observe(found: Explanation, runtime: Runtime, run: Callable[[], None]) -> None:
     """Run with eyes on every loop."""
-    before = runtime.options
-    runtime.options = [_Watched(**vars_of(options), loop=loop) for options, loop in zip(before, found.loops)]
-    runtime.listeners.append(lambda facts: _note_plain(found.loops[facts.number]))
+    watched: list[tuple[Runtime, list[Options]]] = []
+
+    def watch(runtime: Runtime, loops: list[Loop]) -> None:
+        watched.append((runtime, runtime.options))
+        runtime.options = [_Watched(**vars_of(options), loop=loop) for options, loop in zip(runtime.options, loops)]
+        runtime.listeners.append(lambda facts, why: _note_plain(loops[facts.number], why))
+
+    def watch_called(template: Template) -> None:
+        loops = [_known(facts, True, template.name) for facts in template.runtime.facts]
+        found.loops += loops
+        watch(template.runtime, loops)
+
+    watch(runtime, found.loops)
+    callees = runtime.callees
+    if callees is not None:
+        callees.listeners.append(watch_called)
+        for template in filter(None, callees.templates.values()):
+            watch_called(template)
     try:
         run()
     except SourceError as error:
         found.error = error
     finally:
-        runtime.options = before
-        runtime.listeners.pop()
+        for one, before in watched:
+            one.options = before
+            one.listeners.pop()
+        if callees is not None:
+            callees.listeners.pop()
 
 
-def _note_plain(loop: Loop) -> None:
+def _note_plain(loop: Loop, why: str) -> None:
     if not loop.checkpointed:
-        loop.why_not = "it uses nothing that is differentiated"
+        loop.why_not = why
 
 
 def vars_of(options: Options) -> dict[str, Any]:

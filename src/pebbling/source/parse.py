@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import linecache
 from collections.abc import Callable
 from types import CellType, CodeType, FunctionType
 from typing import Any, NoReturn
@@ -42,6 +43,8 @@ def parse(function: FunctionType) -> ast.FunctionDef:
     found: Any = body[0].body[0] if indented and body and isinstance(body[0], ast.If) else body[0] if body else None
     if isinstance(found, ast.AsyncFunctionDef):
         refuse(function, found.lineno + first - 1, "async functions can't be checkpointed", "make it a plain function")
+    if code.co_name == "<lambda>":
+        return _of_lambda(code)
     if not isinstance(found, ast.FunctionDef) or found.name != code.co_name:
         raise SourceError(
             f"{code.co_filename}:{code.co_firstlineno}: {function.__qualname__} is not a function "
@@ -55,6 +58,27 @@ def parse(function: FunctionType) -> ast.FunctionDef:
     return found
 
 
+def _of_lambda(code: CodeType) -> ast.FunctionDef:
+    """A lambda as a definition, found among those of its line by its code."""
+    lines = linecache.getlines(code.co_filename)
+    found = [node for node in ast.walk(ast.parse("".join(lines))) if isinstance(node, ast.Lambda)]
+    here = [node for node in found if node.lineno == code.co_firstlineno]
+    if len(here) > 1:
+        here = [node for node in here if (node.body.lineno, node.body.col_offset) in _places(code)]
+    if len(here) != 1:
+        raise SourceError(
+            f"{code.co_filename}:{code.co_firstlineno}: several lambdas begin in this line, and which is meant can't "
+            "be told: write it with def"
+        )
+    (node,) = here
+    body: list[ast.stmt] = [ast.copy_location(ast.Return(node.body), node.body)]
+    return ast.copy_location(ast.FunctionDef(name=code.co_name, args=node.args, body=body, decorator_list=[]), node)
+
+
+def _places(code: CodeType) -> set[tuple[int | None, int | None]]:
+    return {(line, column) for line, _, column, _ in code.co_positions()}
+
+
 def refuse(function: Any, line: int, reason: str, way_out: str) -> NoReturn:
     """Raise the error for a line of a function."""
     code = getattr(function, "__code__", None)
@@ -62,14 +86,14 @@ def refuse(function: Any, line: int, reason: str, way_out: str) -> NoReturn:
     raise SourceError(f"{name}:{line}: {reason}: {way_out}")
 
 
-def build(function: FunctionType, tree: ast.FunctionDef, runtime: Any) -> FunctionType:
-    """The function that a tree defines, in the place of ``function``; ``runtime`` is what its loops call."""
+def compiled(function: FunctionType, tree: ast.FunctionDef) -> CodeType:
+    """The code of what a tree defines, in the place of ``function``."""
     tree.decorator_list, tree.returns, tree.name = [], None, _SELF
     for arg in _arguments(tree.args):
         arg.annotation = None
     tree.args.kw_defaults = [None if default is None else ast.Constant(None) for default in tree.args.kw_defaults]
     tree.args.defaults = [ast.Constant(None) for _ in tree.args.defaults]
-    free = [RUNTIME, *function.__code__.co_freevars]
+    free = [RUNTIME, *[name for name in function.__code__.co_freevars if name != RUNTIME]]
     outer = ast.FunctionDef(
         name=_OUTER,
         args=ast.arguments(
@@ -81,8 +105,12 @@ def build(function: FunctionType, tree: ast.FunctionDef, runtime: Any) -> Functi
     if "type_params" in ast.FunctionDef._fields:  # the code that names them has them in its closure
         vars(tree)["type_params"] = vars(outer)["type_params"] = []
     module = ast.fix_missing_locations(ast.Module([outer], []))
-    compiled = compile(module, function.__code__.co_filename, "exec", dont_inherit=True, flags=_futures(function))
-    code = _named(_inner(_inner(compiled, _OUTER), tree.name), function)
+    every = compile(module, function.__code__.co_filename, "exec", dont_inherit=True, flags=_futures(function))
+    return _named(_inner(_inner(every, _OUTER), tree.name), function)
+
+
+def bind(function: FunctionType, code: CodeType, runtime: Any) -> FunctionType:
+    """A function with that code and the variables of ``function``; ``runtime`` is what its loops call."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
     cells[RUNTIME] = CellType(runtime)
     new = FunctionType(
@@ -104,8 +132,6 @@ def plain_function(f: Callable[..., Any]) -> FunctionType:
                 "put @checkpoint below it, next to the def",
             )
         return f
-    if inspect.ismethod(f):
-        raise TypeError(f"decorate the function {f.__qualname__} in its class, not the bound method")
     if isinstance(f, int | float | str):
         keyword = "memory" if isinstance(f, str) else "slots"
         raise TypeError(f"options of checkpoint are given by name: checkpoint({keyword}={f!r})")

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 from numpy import ndarray
 
+from ..engine.numpy.blank import is_under
 from ..errors import SourceError
 from ..loops.frameworks import Framework, framework_of
 from ..loops.runtime import Options, execute
 from ..refusal import Refused, withdraw
 from ..tree.reach import Spot
+from .callees import Callees, why_plainly
 from .entry import SOURCES, Entry, private, restorer
 from .escape import check_escape, codes_in
 from .facts import Facts
@@ -82,14 +84,21 @@ class Runtime:
 
     UNBOUND = UNBOUND
 
-    def __init__(self, facts: list[Facts], options: list[Options]) -> None:
-        self.facts, self.options = facts, options
+    def __init__(
+        self, facts: list[Facts], options: list[Options], callees: Callees | None = None, decorated: bool = True
+    ) -> None:
+        """``decorated``: whether the user has asked for this function, and not for one that calls it."""
+        self.facts, self.options, self.callees, self.decorated = facts, options, callees, decorated
         self._outer = {loop.parent for loop in facts}
-        self.listeners: list[Callable[[Facts], None]] = []
-        """Told of every loop that runs without a derivative; for ``explain``."""
+        self.listeners: list[Callable[[Facts, str], None]] = []
+        """Told of every loop that runs as it is, and why; for ``explain``."""
 
     def __deepcopy__(self, memo: Any) -> Runtime:
         return self  # what it knows of the loops belongs to no step of any
+
+    def call(self, called: Any) -> Any:
+        """What to call: the same, or that with its loops checkpointed."""
+        return called if self.callees is None or not is_under() else self.callees.of(called)
 
     def view(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """``zip``, ``enumerate``, ``reversed`` or ``range`` at the head of a loop."""
@@ -123,9 +132,15 @@ class Runtime:
         framework = _followed(facts, iterable, [*state, *consts])
         inner = number in self._outer
         call = Call(facts, self.options[number], inner, function, test, iterable, state, outs, consts, emits)
+        if not self.decorated and self.callees is not None:
+            self.callees.reached = True
+            followed = framework is not None and framework.execute is None and framework.compiled is None
+            why = why_plainly(facts, iterable, running()) if followed else "it uses nothing that is differentiated"
+            if why or framework is None or framework.idle():
+                self._tell(facts, why)
+                return call.plainly()
         if framework is None or framework.idle():
-            for tell in self.listeners:
-                tell(facts)
+            self._tell(facts, "it uses nothing that is differentiated")
             return _plain(call)
         for emit in emits if framework.compiled is not None else ():
             if type(emit) not in (list, Sink):
@@ -136,6 +151,10 @@ class Runtime:
         if framework.compiled is not None:
             return tuple(framework.compiled(call))
         return self._followed(call, framework)
+
+    def _tell(self, facts: Facts, why: str) -> None:
+        for tell in self.listeners:
+            tell(facts, why)
 
     def _followed(self, call: Call, framework: Framework) -> tuple[Any, ...]:
         facts, function, emits = call.facts, call.function, call.emits
