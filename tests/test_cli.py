@@ -16,9 +16,9 @@ from pebbling import Hierarchical, Mixed, Online, Periodic, Revolve, StoreAll, T
 from pebbling.cli import main
 from pebbling.drive import Report
 from pebbling.graph import Graph, Node, Storage, save, solve
+from pebbling.peaks import Moment, Story, Why
 from pebbling.show import compare, read_sheet, table
 from pebbling.store import Disk
-from pebbling.why import Moment, Story, Why
 
 PROBLEM = {"steps": "2e3", "state": "4GB", "tape": "8GB", "forward": "0.5s", "backward": "1s", "memory": "64GB"}
 DISK = {"disk": "400GB", "disk-write": "2GB/s", "disk-read": "3GB/s"}

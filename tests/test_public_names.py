@@ -12,7 +12,7 @@ NAMES = """
 Advance Budget BudgetError CaptureError CorruptSnapshot Cost Dump EndForward Free Hierarchical Mixed Online
 PebblingError Periodic Plan Record ReplayError Report Restore Result ResumeError Reverse Revolve ScheduleError Snapshot
 SourceError StoreAll StoreError StoreFull Tape Taylor Tier Turn Uneven adjoint check checkpoint explain grad hvp loop op
-plan taylor_test value_and_grad
+plan taylor_test value_and_grad why
 """
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .source.checkpoint import checkpoint
     from .source.explain import explain
     from .source.gradients import grad, hvp, value_and_grad
+    from .source.why import why
     from .tape import Tape, op
 
 __version__ = "0.2.0"
@@ -66,6 +67,7 @@ _LATER = {
     "op": ".tape",
     "Tape": ".tape",
     "value_and_grad": ".source.gradients",
+    "why": ".source.why",
 }
 
 
@@ -126,6 +128,7 @@ __all__ = [
     "plan",
     "taylor_test",
     "value_and_grad",
+    "why",
 ]
 
 if "IPython" in sys.modules:

@@ -21,11 +21,11 @@ from .chain import plan
 from .documents import parsed
 from .errors import DamagedFile, PebblingError
 from .graph.files import FORMATS, load
+from .peaks.report import summary
 from .show.named import FAMILIES, disk_tier, in_numbers, named, tape_ratio, turn_time
 from .show.svg import svg_path
 from .show.text import emphasised
 from .units import format_bytes
-from .why.report import summary
 
 _EXAMPLE = """example:
   pebbling plan --steps 1e6 --state 4GB --tape 8GB --forward 0.5s --backward 1s \\
@@ -101,9 +101,15 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     demo.add_argument("directory", nargs="?", default="demo", help="where the pictures go (default: demo)")
 
-    why = commands.add_parser("why", help="why the peak of a PyTorch model's training step is where it is")
+    why = commands.add_parser(
+        "why", help="why the peak of a model's training step, or of a NumPy gradient, is where it is"
+    )
     why.set_defaults(run=_why)
-    why.add_argument("of", metavar="MODULE:FUNCTION", help="a function that returns a model and its batch, as a tuple")
+    why.add_argument(
+        "of",
+        metavar="MODULE:FUNCTION",
+        help="a function that returns, as a tuple, a model and its batch, or a NumPy function and its arguments",
+    )
     why.add_argument("--save", metavar="FILE", help="a page (.html), .json, .perfetto.json or .pickle (memory_viz)")
 
     bench = commands.add_parser("bench", help="list the benchmarks of a checkout, or run one")
@@ -287,19 +293,31 @@ def _why(options: argparse.Namespace) -> int:
     made = function()
     if not isinstance(made, tuple) or len(made) < 2 or not callable(made[0]):
         raise ValueError(f"{options.of} returned {type(made).__name__}: expected a tuple of a model and its batch")
-    from .torch import why
-
     model, batch = made[0], made[1] if len(made) == 2 else made[1:]
     positional, keywords = (), {}
     if isinstance(batch, dict):
         keywords = batch
     else:
         positional = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
-    found = why(model, *positional, **keywords)
+    found = _why_of(model, positional, keywords)
     print(found)
     if options.save is not None:
         print(f"saved: {found.save(options.save)}")
     return 0
+
+
+def _why_of(model: Any, positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """By the front end of the arguments' framework."""
+    kinds = {type(each).__module__.partition(".")[0] for each in (*positional, *keywords.values())}
+    if "numpy" in kinds and "torch" not in kinds:
+        from .source.why import why as why_numpy
+
+        if keywords:
+            raise ValueError("a NumPy function takes its arguments by position: return a tuple in place of a dict")
+        return why_numpy(model, *positional)
+    from .torch import why
+
+    return why(model, *positional, **keywords)
 
 
 def _bench(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
-    from .why import Why
+    from .peaks import Why
 
 __all__ = ["assert_peak"]
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from pebbling.why import Life, ModuleCall, Moment, Story, Why
-from pebbling.why.advice import checkpointed
+from pebbling.peaks import Life, ModuleCall, Moment, Story, Why
+from pebbling.peaks.advice import checkpointed
 
 
 def story(lives: list[Life], steps: int, turn: int, blocks: tuple[ModuleCall, ...] = ()) -> Story:

@@ -9,8 +9,8 @@ from typing import Any
 
 import jax
 
-from ...why import Life, Moment, Story, Why
-from ...why.story import Phase
+from ...peaks import Life, Moment, Story, Why
+from ...peaks.story import Phase
 from .alive import Buffer, buffers
 from .hlo import Instruction, parse
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from ...why import Why
+from ...peaks import Why
 from .observer import Observer
 
 

@@ -22,8 +22,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ...why import Life, ModuleCall, Moment, Story
-from ...why.story import Kind, Phase
+from ...peaks import Life, ModuleCall, Moment, Story
+from ...peaks.story import Kind, Phase
 
 _OURS = (str(torch.__path__[0]), __file__.rpartition("torch")[0])
 _MARK = "pebbling why "

@@ -45,6 +45,8 @@ class Why:
     """Bytes that the allocator of a GPU held at the end beyond what was in use at the peak: fragmentation, mostly."""
     measured: bool = True
     """Whether the allocator counted; otherwise tensors were, and what kernels take for themselves is missing."""
+    told: tuple[Advice, ...] = ()
+    """Advice that does not follow from the story alone."""
 
     @property
     def peak(self) -> int:
@@ -90,7 +92,7 @@ class Why:
     @cached_property
     def advice(self) -> tuple[Advice, ...]:
         """What would lower the peak and by how much, and what would not."""
-        return advices(self.story)
+        return tuple(sorted((*self.told, *advices(self.story)), key=lambda each: (-each.lowers, -each.bytes)))
 
     def fits(self, memory: float | str) -> bool:
         """Whether the step fits on a device with so many bytes, fragmentation left out.
