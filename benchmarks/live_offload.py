@@ -94,9 +94,10 @@ def main() -> None:
                 bits = all(torch.equal(a, p.grad) for a, p in zip(expected, model.parameters(), strict=True))
                 plan = fitted.plan.graph_plan
                 moved = sum(plan.graph.storage[name].bytes for name in plan.offloaded)
+                parts = [round(each / (share * whole), 3) for each in peaks]
                 print(
-                    told, f"x{seconds(fitted, model, x) / plain:.3f}", "peaks of budget",
-                    [round(each / (share * whole), 3) for each in peaks], f"bits {bits}", f"planned {plan.overhead:.3f}",
+                    told, f"x{seconds(fitted, model, x) / plain:.3f}", "peaks of budget", parts, f"bits {bits}",
+                    f"planned {plan.overhead:.3f}",
                     f"moved {moved / 1e9:.2f} GB, run again {len(plan.replayed)}", flush=True,
                 )  # fmt: skip
 
