@@ -21,7 +21,7 @@ from .way import Ticket, Way
 
 _Quiet: Any = torch._C._DisableTorchDispatch
 _Below: Any = torch._C._AutoDispatchBelowAutograd
-_ref = weakref.ref
+_ref, _strided = weakref.ref, torch.strided
 _DETACH = torch.ops.aten.detach.default
 
 
@@ -80,6 +80,18 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
         if spec.random:
             recipe.random = tuple((each, each.get_state()) for each in generators())
         result = function._op(*args, **kwargs) if kwargs else function._op(*args)
+        made = spec.made
+        if type(result) is Tensor and len(made) == 1 and not spec.written and not spec.holds:
+            # The common case of what follows, in fewer words.
+            storage = result.untyped_storage()
+            place = storage._cdata
+            if place not in bound.values and storage.nbytes() > SMALL and result.layout is _strided:
+                number = made[0][1]
+                value = Value(number, recipe)
+                bound.put(value, storage)
+                self.way.values[number] = noted = _ref(value)
+                recipe.results.append((0, noted))
+                return result
         if None in olds:
             recipe.again = False
         self._keep(position, spec, recipe, result, args, kwargs, olds)
@@ -175,10 +187,11 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
                         return kept(tensor)
                     made = digest(tensor.untyped_storage()) if self.verify else None
                     return Ticket(self.way, place, Window(value, tensor), Probe(tensor), made)
-        if tensor.grad_fn is None:
+        if tensor.is_leaf:
             return tensor, tensor._version
         with _Quiet():
-            return kept(tensor)
+            tensor = tensor.detach()
+        return tensor, tensor._version
 
     def _park(self, tensor: Tensor) -> Any:
         """Without a plan: keep what fits beside what the plan had in mind, and move the rest away."""

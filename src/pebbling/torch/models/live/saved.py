@@ -44,7 +44,7 @@ def written(shape: Any, now: int, then: int) -> str:
 
 def kept(tensor: Tensor) -> tuple[Tensor, int]:
     """A saved tensor that stays; results are saved detached, or the graph would hold itself."""
-    if tensor.grad_fn is not None:
+    if not tensor.is_leaf:
         tensor = tensor.detach()
     return tensor, tensor._version
 
