@@ -16,6 +16,9 @@ from torch import nn
 
 from pebbling.errors import BudgetError, ReplayError
 from pebbling.torch import fit
+from pebbling.torch.models.live import room
+from pebbling.torch.models.live.away import Away
+from pebbling.torch.models.live.ledger import Ledger
 
 # The profiler counts every list of sizes that torch keeps on the way, which no plan knows of.
 UNSEEN = 2**16
@@ -119,6 +122,42 @@ def test_without_gradients_nothing_is_planned() -> None:
     with torch.no_grad():
         assert torch.equal(fitted(*batch), theirs(*batch))
     assert not fitted.plans
+
+
+def test_the_room_on_a_gpu_counts_what_kernels_took_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By logic, with an allocator that says that every product takes as much inside as it is given."""
+    freed: list[int] = []
+
+    class Allocator:
+        total = 0
+
+        def taken(self) -> int:
+            return 0
+
+        def allocated(self) -> int:
+            return Allocator.total
+
+    class Moves(Away):
+        def free(self, bytes: int) -> int:
+            freed.append(bytes)
+            return 0
+
+    def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        Allocator.total += a.nbytes + b.nbytes
+        return a @ b
+
+    monkeypatch.setattr(room, "on_gpu", lambda: True)
+    monkeypatch.setattr(room, "Device", Allocator)
+    a, needs = torch.ones(64, 64), 2 * 64 * 64 * 4
+    for memory, times in ((100 * needs, 0), (needs, 2)):
+        freed.clear()
+        ledger = Ledger()
+        step = room.StepRoom(ledger, Moves(), memory)
+        for _ in range(2):
+            step.run(product, (a, a), {})
+        assert ledger.peak == needs
+        assert step.inside(product, (a, a), 0) == needs
+        assert len([bytes for bytes in freed if bytes > 0]) >= times
 
 
 class Unsteady(nn.Module):

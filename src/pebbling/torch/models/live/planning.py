@@ -18,7 +18,7 @@ from .costs import prices
 from .graph import Planned, graph_of
 from .host import PAGE, rate
 from .recorded import FOREIGN, UNSEEN, Recorded
-from .room import OWN, SHARE
+from .room import SHARE, own
 from .table import Table, table_of
 
 _HIDDEN = 0.8
@@ -118,7 +118,7 @@ def placed(plan: GraphPlan) -> int:
 
 def _recordable(peak: int) -> float:
     """The budget in which a step can be recorded that took so much with everything moved away that could be."""
-    return min(peak + OWN, peak * SHARE / (SHARE - 1))
+    return min(peak + own(), peak * SHARE / (SHARE - 1))
 
 
 def fingerprint(recorded: Recorded) -> str:

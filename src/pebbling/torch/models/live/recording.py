@@ -23,7 +23,7 @@ from .operators import OperatorFacts, operator, plain, tensors
 from .proof import prove
 from .recipe import Bound, Recipe
 from .recorded import FOREIGN, PLACES, WRITTEN, RecordedOp
-from .room import StepRoom, guessed
+from .room import StepRoom
 from .saved import Probe, kept
 from .signature import signature
 from .values import Value, Window, address
@@ -215,7 +215,7 @@ class Recording(LiveMode):
             seen.why = "writes what it can't write again" if facts.written and facts.again else "may have effects"
         elif facts.atomic and device != "cpu":
             seen.why = "adds in another order each time"
-        elif not self.room.make(made + guessed(recipe.function, args, made), may=True):
+        elif not self.room.make(made + self.room.inside(recipe.function, args, made), may=True):
             seen.why = "no room for a second run"
         else:
             seen.why = prove(recipe, facts, result, storages, before)

@@ -9,16 +9,17 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .away import Away
+from .away import SMALL, Away
 from .ledger import Ledger
 from .operators import operator
 
+_UNKNOWN = 1
+"""Bytes that an operation on a GPU is thought to take inside for each that it is given, until it has run once."""
 _LIKELY = 4
 """Results of up to so many times the arguments, or the largest result so far, are not looked at more closely."""
 
-OWN = 2**18
 SHARE = 16
-"""Bytes that recording takes for itself, and no more than such a part of the budget."""
+"""Recording takes no more for itself than such a part of the budget."""
 
 
 class StepRoom:
@@ -27,8 +28,11 @@ class StepRoom:
     def __init__(self, ledger: Ledger, away: Away, memory: int | None) -> None:
         self.ledger, self.away, self.memory = ledger, away, memory
         # Some of the budget is for digests and comparisons.
-        self._limit = 0 if memory is None else memory - min(memory // SHARE, OWN)
+        self._limit = 0 if memory is None else memory - min(memory // SHARE, own())
         self._most = 0
+        self._device = Device() if memory is not None and on_gpu() else None
+        self._inside: dict[Any, int] = {}
+        """What operations took beside their results, for each byte of theirs that came and went."""
 
     def make(self, bytes: int, may: bool = False) -> bool:
         """Move values away until so many bytes are free; whether they are, or else whether that makes no difference.
@@ -38,13 +42,17 @@ class StepRoom:
         """
         if self.memory is None:
             return True
-        over = self.ledger.live + bytes - self._limit
+        over = self._live() + bytes - self._limit
         if over > 0:
             over -= self.away.free(over)
         fits = over <= 0 or self.hopeless
         if fits or not may:
             self.ledger.during(bytes)
         return fits
+
+    def _live(self) -> int:
+        """What is taken: on a GPU whatever its allocator counts, such as states of generators and sums of ours."""
+        return self.ledger.live if self._device is None else max(self.ledger.live, self._device.taken())
 
     @property
     def hopeless(self) -> bool:
@@ -55,19 +63,78 @@ class StepRoom:
         """The result of an operation and the seconds that it took, with room made for it."""
         if self.memory is not None and not operator(function).views:
             self._prepare(function, args, kwargs)
+        if self._device is not None and not operator(function).views:
+            return self._watched(self._device, function, args, kwargs)
         begun = perf_counter()
         result = function(*args, **kwargs)
         return result, perf_counter() - begun
 
+    def inside(self, function: Any, args: Any, made: int) -> int:
+        """Bytes that an operation takes inside when it runs again."""
+        if self._device is None:
+            return guessed(function, args, made)
+        return int(self._inside.get(function, 0) / 1000 * sum(_bytes(each) for each in tree_leaves(args)))
+
+    def _watched(self, device: Device, function: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+        """Run an operation on a GPU and see what it takes inside; the first of its kind is thought to take much."""
+        given = sum(_bytes(each) for each in tree_leaves((args, kwargs)))
+        inside = self._inside.get(function)
+        wanted = _UNKNOWN * given if inside is None else int(inside / 1000 * given)
+        if given > SMALL and wanted and not simple(function):
+            # Room alone: whether it is taken is not known.
+            over = self._live() + wanted + max(self._most, given) - self._limit
+            if over > 0:
+                self.away.free(over)
+        allocated, held = device.allocated(), device.taken()
+        begun = perf_counter()
+        result = function(*args, **kwargs)
+        seconds = perf_counter() - begun
+        if given > SMALL:
+            taken = device.allocated() - allocated - max(0, device.taken() - held)
+            self._inside[function] = max(self._inside.get(function, 0), -(-1000 * max(0, taken) // given))
+            self.ledger.during(max(0, taken))
+        return result, seconds
+
     def _prepare(self, function: Any, args: Any, kwargs: Any) -> None:
         given = sum(_bytes(each) for each in tree_leaves((args, kwargs)))
         assert self.memory is not None
-        if self.ledger.live + _LIKELY * max(given, self._most) <= self._limit:
+        if self._live() + _LIKELY * max(given, self._most) <= self._limit:
             return
         needed = expected(function, args, kwargs)
         self._most = max(self._most, needed)
         needed += guessed(function, args, needed)
         self.make(needed)
+
+
+class Device:
+    """The allocator of a GPU, from now on."""
+
+    def __init__(self) -> None:
+        self._place = torch.cuda.current_device()
+        self._before = torch.cuda.memory_allocated(self._place)
+
+    def taken(self) -> int:
+        """Bytes above those before."""
+        return torch.cuda.memory_allocated(self._place) - self._before
+
+    def allocated(self) -> int:
+        """All bytes that were ever given out."""
+        return int(torch.cuda.memory_stats(self._place)["allocated_bytes.all.allocated"])
+
+
+def own() -> int:
+    """Bytes that recording takes for itself: digests, comparisons, states of generators."""
+    return 2**24 if on_gpu() else 2**18
+
+
+def on_gpu() -> bool:
+    """Whether a GPU is in use."""
+    return torch.cuda.is_available() and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+
+
+def simple(function: Any) -> bool:
+    """Whether an operator reads and writes numbers one by one, and takes nothing inside."""
+    return torch.Tag.pointwise in getattr(function, "tags", ())
 
 
 def expected(function: Any, args: Any, kwargs: Any) -> int:

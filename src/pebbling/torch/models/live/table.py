@@ -162,7 +162,8 @@ def _ahead(plan: GraphPlan) -> dict[int, int]:
         if not isinstance(step, Fetch) or index < plan.split:
             continue
         bytes, first = plan.graph.storage[step.storage].bytes, index
-        while first > plan.split and taken[first - 1] + bytes <= plan.memory:
+        # As much again stays free: nodes let go of what they read a little later than the plan counts.
+        while first > plan.split and taken[first - 1] + 2 * bytes <= plan.memory:
             if plan.steps[first - 1] == Offload(step.storage):
                 break
             first -= 1

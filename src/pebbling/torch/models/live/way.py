@@ -96,7 +96,18 @@ class Way:
             self._at, self._left = turn, table.tickets[turn]
             self._act(table.before[turn])
         self._left -= 1
-        return self.get(value)
+        storage = self.get(value)
+        if not self._left:
+            self._hand_over(table.after[turn])
+        return storage
+
+    def _hand_over(self, actions: list[Action]) -> None:
+        """All that a node asked for is autograd's now: what can be there again is not held beside it."""
+        for action in actions:
+            reference = self.values.get(action.number) if action.what == "free" else None
+            value = reference() if reference is not None else None
+            if value is not None and (value.guard is None or value.away is not None):
+                value.give_back()
 
     def _break(self) -> None:
         """Another order than planned: drop what was made ahead, and go on by demand."""
