@@ -15,6 +15,8 @@ MODULES = [
     "pebbling.numpy",
     "pebbling.torch",
     "pebbling.jax",
+    "pebbling.jax.diffrax",
+    "pebbling.jax.equinox",
     "pebbling.graph",
     "pebbling.show",
     "pebbling.testing",

@@ -241,12 +241,23 @@ class TestRefusals:
         with pytest.raises(TypeError, match="must give a pair"):
             pj.scan(result, 1.0, jnp.arange(3.0), slots=2)
 
-    def test_unrolling(self):
-        with pytest.raises(ValueError, match=r"unroll=2.*leaf=K"):
-            pj.scan(lambda c, x: (c + x, x), 1.0, jnp.arange(4.0), slots=2, unroll=2)
-        with pytest.raises(ValueError, match=r"unroll=4.*leaf=K"):
-            pj.fori_loop(0, 4, lambda i, y: y + 1, 1.0, slots=2, unroll=4)
-        assert float(pj.fori_loop(0, 4, lambda i, y: y + 1, 1.0, slots=2, unroll=1)) == 5.0
+    @pytest.mark.parametrize("unroll", [0, 1, 3, 20, True, False])
+    def test_unrolling(self, unroll):
+        step = lambda c, x: (jnp.sin(c) + x, c * x)  # noqa: E731
+        mine = lambda x, **given: jnp.sum(pj.scan(step, x, jnp.arange(20.0), unroll=unroll, **given)[1])  # noqa: E731
+        theirs = lambda x: jnp.sum(lax.scan(step, x, jnp.arange(20.0))[1])  # noqa: E731
+        np.testing.assert_allclose(jax.grad(mine)(0.3), jax.grad(theirs)(0.3), rtol=1e-5)
+        if unroll in (3, False):
+            np.testing.assert_allclose(jax.grad(mine)(0.3, slots=2), jax.grad(theirs)(0.3), rtol=1e-5)
+        turn = lambda i, y: jnp.sin(y) + i  # noqa: E731
+        found = pj.fori_loop(2, 12, turn, 0.3, unroll=unroll)
+        np.testing.assert_allclose(found, lax.fori_loop(2, 12, turn, 0.3), rtol=1e-6)
+
+    def test_unrolling_that_leaves_nothing_to_keep(self):
+        with pytest.raises(ValueError, match=r"unroll=True and slots.*smaller unroll"):
+            pj.scan(lambda c, x: (c + x, x), 1.0, jnp.arange(4.0), slots=2, unroll=True)
+        with pytest.raises(ValueError, match=r"unroll=4.*at run time"):
+            jax.jit(lambda n: pj.fori_loop(0, n, lambda i, y: y + 1, 1.0, slots=2, unroll=4))(3)
 
     def test_an_unrolled_loop_that_is_replaced_says_so(self):
         g = pj.checkpoint_loops(lambda x: lax.scan(lambda c, _: (jnp.sin(c), None), x, None, 8, unroll=2)[0], slots=2)

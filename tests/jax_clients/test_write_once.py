@@ -79,3 +79,38 @@ def test_a_snapshot_holds_nothing_of_what_is_filled():
     few, many = (temporary(pj.while_loop, slots) for slots in (4, 24))
     assert many - few <= 20 * state + 2048
     assert few <= 2 * filled + 8 * state + 2048
+
+
+LANES = jnp.array([0, 7, STEPS // 2, STEPS])
+
+
+@pytest.mark.parametrize("name", ["a slice a step", "rows that add up", "nonlinear reads"])
+def test_batches_of_different_lengths_fill_as_each_would_alone(name):
+    def loss(x, end):
+        loop = lambda cond, body, init: pj.while_loop(lambda c: c[0] < end, body, init, slots=4)  # noqa: E731
+        return FILLS[name](loop, x, jnp.ones((STEPS, WIDTH)))
+
+    xs = jnp.stack([START] * 4)
+    gradient = jax.jit(jax.grad(loss))
+    alone = jnp.stack([gradient(x, end) for x, end in zip(xs, LANES)])
+    for together in (jax.vmap(jax.grad(loss)), jax.grad(lambda xs, ends: jnp.sum(jax.vmap(loss)(xs, ends)))):
+        np.testing.assert_allclose(jax.jit(together)(xs, LANES), alone, rtol=1e-4, atol=1e-4)
+
+
+def test_a_batch_copies_no_array_that_it_fills():
+    def filled(x, end):
+        body = lambda c: (c[0] + 1, jnp.sin(c[1]), c[2].at[c[0]].set(c[1]))  # noqa: E731
+        return pj.while_loop(lambda c: c[0] < end, body, (0, x, jnp.zeros((977, 3))), slots=4)[2]
+
+    traced = str(jax.make_jaxpr(jax.vmap(filled))(jnp.ones((4, 3)), LANES))
+    assert "scatter" in traced
+    assert not [line for line in traced.splitlines() if "select_n" in line and "977" in line]
+
+
+def test_buffers_are_promised_and_the_promise_is_checked():
+    body = lambda c: (c[0] + 1, jnp.sin(c[1] + 0.1 * c[2][c[0] - 1] ** 2), c[2].at[c[0]].set(c[1]))  # noqa: E731
+    run = functools.partial(pj.while_loop, lambda c: c[0] < STEPS, slots=4, buffers=lambda c: c[2])
+    init = 0, START, jnp.zeros((STEPS, WIDTH))
+    with pytest.raises(ValueError, match=r"buffers= names carry\[2\], and the gradient needs"):
+        run(body, init)
+    run(lambda c: (c[0] + 1, jnp.sin(c[1]), c[2].at[c[0]].set(c[1])), init)

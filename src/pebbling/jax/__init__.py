@@ -3,6 +3,7 @@
 from .accelerator import GPU_OPTIONS
 from .compiled import grad, jit, value_and_grad
 from .loops import fori_loop, loop, scan
+from .nested import nested_checkpoint_scan
 from .offload import offload_loop
 from .online import while_loop
 from .rewrite import Entry, Report, checkpoint_loops
@@ -17,6 +18,7 @@ __all__ = [
     "grad",
     "jit",
     "loop",
+    "nested_checkpoint_scan",
     "offload_loop",
     "scan",
     "value_and_grad",

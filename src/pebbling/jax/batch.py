@@ -10,27 +10,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
 
 from . import compat
 from .compat import Jaxpr, batched_jaxpr, evaluate, trace
 from .masks import either, parts, pick, settle, spread
 from .primitives import counted, loop_p, reverse_p
-
-
-def _still(i: Any, count: Any, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
-    return [lax.select(jnp.broadcast_to(i < count, a.shape), a, b) for a, b in zip(new, old)]
+from .writes import held
 
 
 def masked(jaxpr: Jaxpr, kept: slice) -> Jaxpr:
     """The jaxpr with the count of a member before its inputs; past it the inputs ``kept`` come out unchanged."""
     index, *avals = jaxpr.in_avals
-    call = evaluate(jaxpr)
-
-    def body(i: Any, count: Any, *args: Any) -> list[Any]:
-        return _still(i, count, call(i, *args), args[kept])
-
-    return trace(body, [index, index, *avals])
+    call = evaluate(held(jaxpr, 1 + kept.start, kept.stop - kept.start))
+    return trace(lambda i, count, *args: call(i < count, i, *args), [index, index, *avals])
 
 
 def batch_dims(mask: Sequence[bool], dim: int) -> list[int | None]:

@@ -23,13 +23,17 @@ class Asked:
     schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in ("slots", "memory", "schedule") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"give at most one of slots, memory and schedule, not {' and '.join(given)}")
+        if " and " in self.given:
+            raise ValueError(f"give at most one of slots, memory and schedule, not {self.given}")
         if self.slots is not None:
             object.__setattr__(self, "slots", whole(self.slots, "slots", 1))
         if self.schedule is not None and not isinstance(self.schedule, Schedule):
             raise ValueError(f"schedule must be a pebbling plan such as pb.Revolve(100, 10), not {self.schedule!r}")
+
+    @property
+    def given(self) -> str:
+        """The names of what was asked for."""
+        return " and ".join(n for n in ("slots", "memory", "schedule") if getattr(self, n) is not None)
 
 
 def plan(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -105,9 +105,16 @@ def hidden(number: Any) -> Any:
     return _hidden(jnp.int32(number))
 
 
+class Outputs(NamedTuple):
+    """How what a step hands out is put into the outputs."""
+
+    apart: Callable[[Any, Arrays, Arrays, Arrays], Arrays]  # from the states before and after it
+    together: Callable[[Any, Arrays, Arrays], tuple[Arrays, Arrays]] | None  # with the step; the state after it as well
+
+
 def sweep(
     step: Step,
-    emit: Callable[[Any, Arrays, Arrays, Arrays], Arrays] | None,
+    emit: Outputs | None,
     state: Arrays,
     outputs: Arrays,
     table: np.ndarray,
@@ -117,7 +124,7 @@ def sweep(
 ) -> tuple[Arrays, ...]:
     """All steps forward, with snapshots of the stored leaves where the rows say; final state, outputs, buffers.
 
-    ``emit`` puts what a step hands out, made from the states before and after it, into the outputs.
+    What a step hands out is made apart from it, so that it has the bits of a step that is replayed.
     """
     start, ahead, store, run = table.T
     middle = start + ahead
@@ -128,8 +135,10 @@ def sweep(
 
     def ahead_of(number: Any, x: Arrays, ys: Arrays) -> tuple[Arrays, Arrays]:
         assert emit is not None
+        if emit.together is not None:
+            return emit.together(number - 1, x, ys)
         _, new = advance_to(number, at, number - 1, x)
-        return new, emit(number - 1, x, new, ys)
+        return new, emit.apart(number - 1, x, new, ys)
 
     def forward_to(stop: Any, number: Any, x: Arrays, ys: Arrays) -> Any:
         if emit is None:

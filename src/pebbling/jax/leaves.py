@@ -27,6 +27,7 @@ def in_leaves(
     reverse: bool,
     leaf: int,
     policy: Any,
+    unroll: int,
     run: Callable[..., tuple[Any, Any]],
 ) -> tuple[Any, Any]:
     """A scan as a checkpointed scan over leaves, which ``run`` does, and a shorter one for the rest."""
@@ -35,7 +36,7 @@ def in_leaves(
     whole_leaves, rest = divmod(steps, leaf)
 
     def turn(carry: Any, rows: Any) -> tuple[Any, Any]:
-        return lax.scan(body, carry, rows, leaf, reverse=reverse)
+        return lax.scan(body, carry, rows, leaf, reverse=reverse, unroll=unroll)
 
     head = slice(0, rest) if not reverse else slice(steps - rest, steps)
     tail = slice(rest, steps) if not reverse else slice(0, steps - rest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,7 +39,8 @@ def scan(
     """``jax.lax.scan`` whose gradient keeps a few states instead of all.
 
     With ``leaf=K`` the plan is over leaves of K steps, whose residuals are kept while a leaf is
-    reversed, those that ``policy`` allows (one of ``jax.checkpoint_policies``).
+    reversed, those that ``policy`` allows (one of ``jax.checkpoint_policies``). ``unroll=K`` alone does the same with
+    the steps of a leaf written out one after another.
 
     >>> import jax, jax.numpy as jnp
     >>> def last(x): return scan(lambda c, t: (jnp.sin(c) + t, c), x, jnp.arange(100.0), slots=5)[0]
@@ -46,22 +48,46 @@ def scan(
     True
     """
     asked = budget.Asked(slots, memory, schedule)
-    _refuse_unroll(unroll, "scan", "leaf=K reverses K steps in one plain scan")
+    together = _unrolled(unroll)
     if compat.without_jit():  # steps in Python, one after another, is what was asked for
         return lax.scan(f, init, xs, length, reverse=reverse)
     flat, tree = as_arrays(xs)
     steps = _length(flat, length)
+    if together != 1 and leaf is None and steps:
+        if not together or together >= steps:
+            if asked.given:
+                raise ValueError(
+                    f"scan got unroll={unroll!r} and {asked.given}: with all {steps} steps in one there is no state "
+                    "between them to keep; give a smaller unroll"
+                )
+            return lax.scan(f, init, xs, length, reverse=reverse, unroll=unroll)
+        leaf = together
     if leaf is not None and steps:
-        turned = partial(scan, slots=slots, memory=memory, schedule=schedule)
-        return in_leaves(f, init, tree_unflatten(tree, flat), steps, reverse, leaf, policy, turned)
+        turned = partial(_scan, asked, together=True)
+        return in_leaves(f, init, tree_unflatten(tree, flat), steps, reverse, leaf, policy, together, turned)
     if policy is not None:
         raise ValueError("policy says which residuals the steps of a leaf keep: give leaf=, a number of steps, as well")
+    return _scan(asked, f, init, xs, length, reverse)
+
+
+def _scan(
+    asked: budget.Asked,
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    length: int | None,
+    reverse: bool,
+    together: bool = False,
+) -> tuple[Any, Any]:
+    """The scan itself; ``together``, what steps hand out is made as they run, and not apart from them."""
+    flat, tree = as_arrays(xs)
+    steps = _length(flat, length)
     body = trace_body(lambda i, carry, x: _pair(f(carry, x)), init, flat, tree, "scan")
     small = simplify(body.jaxpr, body.consts, body.carry, len(flat))
     plan = budget.plan(asked, small.bare(), steps, flat) if steps else None
     if plan is None:
         return lax.scan(f, init, xs, length, reverse=reverse)
-    return _run(body, small, [], flat, steps, plan, reverse)
+    return _run(body, small, [], flat, steps, replace(plan, together=together), reverse)
 
 
 def fori_loop(
@@ -83,18 +109,25 @@ def fori_loop(
     True
     """
     asked = budget.Asked(slots, memory, schedule)
-    _refuse_unroll(unroll, "fori_loop", "scan with leaf=K reverses K steps in one plain scan")
+    together = _unrolled(unroll)
     if compat.without_jit():
         return lax.fori_loop(lower, upper, body_fun, init_val)
-    dtype = jnp.result_type(lower, upper)
-    if not jnp.issubdtype(dtype, jnp.integer):
-        raise TypeError(f"the bounds of fori_loop must be integers, not {dtype}")
     known = is_concrete(lower) and is_concrete(upper)
+    dtype = _index_type(lower, upper, known)
     steps = max(0, int(upper) - int(lower)) if known else None
     first = int(lower) if is_concrete(lower) else lower
+    if together != 1:
+        if steps is None:
+            raise ValueError(
+                f"fori_loop got unroll={unroll!r} and bounds that are known at run time only: leave unroll out"
+            )
+        numbers = jnp.asarray(first, dtype) + jnp.arange(steps, dtype=dtype)
+        turn = lambda carry, i: (body_fun(i, carry), None)  # noqa: E731
+        return scan(turn, init_val, numbers, slots=slots, memory=memory, schedule=schedule, unroll=together)[0]
 
     def step(i: Any, carry: Any, _: Any) -> tuple[Any, None]:
-        return body_fun(lax.convert_element_type(i, dtype) + jnp.asarray(first, dtype), carry), None
+        index = lax.convert_element_type(i, dtype) + jnp.asarray(first, dtype)
+        return body_fun(compat.weakly_typed(index) if known else index, carry), None
 
     body = trace_body(step, init_val, [], empty_tree(), "fori_loop")
     if steps == 0:
@@ -153,18 +186,36 @@ def _pair(result: Any) -> tuple[Any, Any]:
     return result[0], result[1]
 
 
-def _refuse_unroll(unroll: Any, name: str, instead: str) -> None:
-    if unroll not in (None, 0, 1):
-        raise ValueError(
-            f"{name} got unroll={unroll!r}: the rows of a checkpointed loop have lengths of their own, so its steps "
-            f"are not unrolled; {instead}"
-        )
+def _index_type(lower: Any, upper: Any, known: bool) -> Any:
+    """The type of the index, as ``jax.lax`` has it: that of Python's numbers where the bounds are known."""
+    types = [jnp.result_type(lower), jnp.result_type(upper)]
+    for found in types:
+        if not jnp.issubdtype(found, jnp.integer):
+            raise TypeError(f"the bounds of fori_loop must be integers, not {found}")
+    if types[0] != types[1]:
+        weak = [bool(getattr(compat.aval_of(b), "weak_type", False)) for b in (lower, upper)]
+        if weak[0] == weak[1]:
+            raise TypeError(
+                f"lower and upper arguments to fori_loop must have equal types, got {types[0]} and {types[1]}"
+            )
+        types = [types[weak.index(False)]]
+    return jnp.result_type(int) if known else types[0]
+
+
+def _unrolled(unroll: Any) -> int:
+    """How many steps are written out one after another; 0 for all."""
+    if unroll is True:
+        return 0
+    number = int(unroll or 1)
+    if number < 0:
+        raise ValueError(f"`unroll` must be a `bool` or a non-negative `int`, not {unroll!r}")
+    return number
 
 
 def _length(xs: Sequence[Any], length: int | None) -> int:
     found = {int(x.shape[0]) for x in xs if x.shape}
     if not all(x.shape for x in xs):
-        raise ValueError("scan got xs that are scalars: each leaf needs a leading axis")
+        raise ValueError("scan got value with no leading axis to scan over: each leaf of xs needs one")
     if length is not None:
         if not is_concrete(length):
             raise TypeError(

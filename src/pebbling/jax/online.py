@@ -21,6 +21,7 @@ from ..chain.schedule import Schedule
 from . import budget, compat, engine, greedy, planner, registry  # noqa: F401
 from .batch import batch_dims, place_batch
 from .body import as_arrays, empty_tree, trace_body
+from .buffers import check_buffers
 from .checks import check_while
 from .compat import Jaxpr, array_type, aval_of, batched_jaxpr, dual, evaluate, known_part, trace
 from .masks import drop, either, merge, parts, pick, settle, spread
@@ -36,6 +37,7 @@ from .rules import (
     zero_tangent,
 )
 from .simplify import Simplified, index_type, simplify
+from .writes import held
 
 while_p = compat.primitive("checkpointed_while")
 
@@ -48,8 +50,12 @@ def while_loop(
     slots: int | None = None,
     memory: float | str | None = None,
     schedule: Schedule | None = None,
+    buffers: Callable[[Any], Any] | None = None,
 ) -> Any:
     """``jax.lax.while_loop`` that can be differentiated in reverse, within a budget, however long it runs.
+
+    Arrays that steps only write to are in no snapshot; ``buffers=lambda carry: carry[2]`` makes sure of it for those
+    that it picks.
 
     >>> import jax, jax.numpy as jnp
     >>> def halve(x): return while_loop(lambda y: y > 1e-3, lambda y: y * jnp.cos(y) / 2, x, slots=5)
@@ -63,6 +69,8 @@ def while_loop(
         return lax.while_loop(cond_fun, body_fun, init_val)
     body = trace_body(lambda i, carry, _: (body_fun(carry), None), init_val, [], empty_tree(), "while_loop")
     small = simplify(body.jaxpr, body.consts, body.carry, 0)
+    if buffers is not None:
+        check_buffers(buffers, init_val, small)
     plan = budget.plan(asked, small.bare(), None)
     assert plan is not None
     final = unbounded(lambda x: as_arrays(cond_fun(tree_unflatten(body.tree, x)))[0], small, plan)
@@ -211,7 +219,7 @@ def _unknown(unknown: Sequence[bool], params: dict[str, Any]) -> tuple[Any, Any,
     uk, uc, uz, _ = parts(unknown, sizes)
     known, uz, _ = settle(uz, lambda uz: known_part(body, [False, *uc, *uz], uz))
     needed = compat.used_inputs(cond, [True])
-    lost = any(n and u for n, u in zip(needed, [False, *uk, *uz])) or all(uz)
+    lost = any(n and u for n, u in zip(needed, [False, *uk, *uz]))
     if lost:
         return None, None, uc, uz, True
     call = evaluate(cond)
@@ -301,7 +309,8 @@ def _batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params:
         outs = while_p.bind(*k, *c, *place_batch(carry, dz, bz, axis, 0), **{**params, "cond": tested, "body": made})
         return outs, batch_dims(bz, 0) + [None] + ([None, *batch_dims(pick(store, bz), 1)] if store else [])
     every = [True] * len(bz)
-    made, _ = batched_jaxpr(body, axis, [False, *bc, *every], every)
+    kept = held(body, 1 + len(bc), len(bz))
+    made, _ = batched_jaxpr(kept, axis, [True, False, *bc, *every], every)
     tested, _ = batched_jaxpr(cond, axis, [False, *bk, *every], [True])
     lanes = compat.stacked(array_type((), "int32"), axis.size)
     call, test = evaluate(made), evaluate(tested)
@@ -309,20 +318,15 @@ def _batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params:
     def step(i: Any, *values: Any) -> list[Any]:
         k, c, done, x = parts(values, [len(k_types), len(bc), 1])
         alive = test(i, *k, *x)[0]
-        new = call(i, *c, *x)
-        picked = [
-            lax.select(jnp.broadcast_to(alive.reshape(alive.shape + (1,) * (a.ndim - 1)), a.shape), a, b)
-            for a, b in zip(new, x)
-        ]
-        return [done[0] + alive, *picked]
+        return [done[0] + alive, *call(alive, i, *c, *x)]
 
     def condition(i: Any, *values: Any) -> list[Any]:
         k, _, x = parts(values, [len(k_types), 1])
         return [jnp.any(test(i, *k, *x)[0])]
 
     k_types, x_types = tested.in_avals[1 : 1 + len(bk)], made.out_avals
-    c_types = made.in_avals[1 : 1 + len(bc)]
-    index = made.in_avals[0]
+    c_types = made.in_avals[2 : 2 + len(bc)]
+    index = made.in_avals[1]
     outs = while_p.bind(
         *k, *k, *c, jnp.zeros(axis.size, jnp.int32), *place_batch(carry, dz, every, axis, 0),
         cond=trace(condition, [index, *k_types, lanes, *x_types]),

@@ -61,6 +61,7 @@ class LoopPlan:
     schedule: Schedule | None = None
     site: Any = None  # the loop of a program with a budget as a whole that this is the plan of
     most: int | None = None  # the bytes of a snapshot for which it was made, if its budget is in bytes
+    together: bool = False  # what steps hand out is made as they run: it takes most of the step to make it
 
     def rows(self, steps: int) -> PlanRows:
         """The rows for a known number of steps."""
@@ -166,11 +167,15 @@ def run_loop(
     def emit(i: Any, x: list[Any], new: list[Any], ys: list[Any]) -> list[Any]:
         return engine.put(ys, outputs(i, *consts, *x, *engine.take(xs, at(i)), *new), at(i))
 
+    def both(i: Any, x: list[Any], ys: list[Any]) -> tuple[list[Any], list[Any]]:
+        new, made = parts(call(i, *consts, *x, *engine.take(xs, at(i))), [len(x)])
+        return new, engine.put(ys, made, at(i))
+
     check_size(pick(store, body.out_avals[: sizes[1]]), plan)
     rows = plan.rows(length)
     ys = [zeros(stacked(a, length)) for a in body.out_avals[sizes[1] :]]
-    given = emit if ys else None
-    x, ys, buffers = engine.sweep(advance, given, carry, ys, rows.forward, rows.slots, length, store)
+    outputs_of = engine.Outputs(emit, both if plan.together else None) if ys else None
+    x, ys, buffers = engine.sweep(advance, outputs_of, carry, ys, rows.forward, rows.slots, length, store)
     return [*x, *ys, *buffers]
 
 
