@@ -14,7 +14,8 @@ from torch import distributed, nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
-from pebbling.errors import CaptureError
+from pebbling.errors import BudgetError, CaptureError
+from pebbling.torch import fit
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
@@ -47,6 +48,37 @@ def ddp(rank: int) -> None:
         assert all(torch.equal(a, b) for a, b in zip(gradients(wrapped), gradients(theirs)))
     assert fitted.plan.replayed
     assert same_everywhere(fitted.plan.steps)
+
+
+def live(rank: int) -> None:
+    """The program itself, on two ranks with one plan."""
+    model = GPT(layers=2, drop=0.1)
+    tokens = torch.randint(11, (64, 7), generator=torch.Generator().manual_seed(rank))
+    tried = nn.parallel.DistributedDataParallel(
+        fit(copy.deepcopy(model), memory=1, time_limit=1, group=distributed.group.WORLD)
+    )
+    tried(tokens).backward()
+    with pytest.raises(BudgetError) as refused:
+        tried(tokens)
+    mine, theirs = copy.deepcopy(model), nn.parallel.DistributedDataParallel(copy.deepcopy(model))
+    fitted = fit(mine, memory=refused.value.minimum, time_limit=1, group=distributed.group.WORLD)
+    wrapped = nn.parallel.DistributedDataParallel(fitted)
+    for step in range(3):
+        for each in (wrapped, theirs):
+            torch.manual_seed(step + rank)
+            each.zero_grad()
+            each(tokens).backward()
+        assert all(torch.equal(a, b) for a, b in zip(gradients(wrapped), gradients(theirs)))
+    assert fitted.plan.replayed
+    assert same_everywhere(fitted.plan.steps)
+    for batch, memory, told in (
+        ((2 + rank, 4), 10**6, "ran another step"),
+        ((2, 4), 10**6 + rank, "different budgets"),
+    ):
+        fitted = fit(nn.Linear(4, 4), memory=memory, group=distributed.group.WORLD)
+        fitted(torch.ones(batch)).sum().backward()
+        with pytest.raises(CaptureError, match=told):
+            fitted(torch.ones(batch))
 
 
 def fsdp(rank: int) -> None:
@@ -91,7 +123,7 @@ def main() -> None:
     distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
     try:
         torch.manual_seed(0)
-        {"ddp": ddp, "fsdp": fsdp, "disagreement": disagreement}[sys.argv[1]](distributed.get_rank())
+        {"ddp": ddp, "fsdp": fsdp, "live": live, "disagreement": disagreement}[sys.argv[1]](distributed.get_rank())
     finally:
         # What was captured holds on to groups, and so to their threads, past the end of the interpreter.
         torch._dynamo.reset()

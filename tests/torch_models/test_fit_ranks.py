@@ -12,7 +12,7 @@ import pytest
 PROGRAM = Path(__file__).parent / "ranks_program.py"
 
 
-@pytest.mark.parametrize("what", ["ddp", "fsdp", "disagreement"])
+@pytest.mark.parametrize("what", ["ddp", "fsdp", "live", "disagreement"])
 def test_two_ranks(what: str, tmp_path: Path) -> None:
     # A file to meet at: a port that was free a moment ago may be taken by another program meanwhile.
     shared = {**os.environ, "MEETING": str(tmp_path / "ranks"), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}

@@ -89,7 +89,8 @@ def fit(
     measured to be within the budget: ``plan.measured`` says what it takes, ``plan.planned`` what had been expected.
     What can't be captured is a ``CaptureError``; ``breaks="keep"`` runs it as it is instead, and gives each part
     between such breaks the whole budget for itself. ``plans`` is a folder where captured plans are kept and
-    found again. With ``group``, a process group, all its ranks use the plan that its first one made.
+    found again. With ``group``, a process group, all its ranks use the plan that its first one made, and are refused
+    one where their budgets, or what they ran, differ.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
@@ -180,7 +181,7 @@ def _options(
             "itself; leave group out, or use backend='captured'"
         )
     if backend == "eager":
-        _refuse_captures(breaks, plans, group)
+        _refuse_captures(breaks, plans)
     elif verify is not None:
         raise ValueError(f"verify={verify!r} with backend={backend!r}: values are proven again with 'eager' only")
     every = isinstance(verify, int) and not isinstance(verify, bool) and verify > 0
@@ -198,7 +199,7 @@ def _options(
     return FitOptions(budget, backend, breaks, None if plans is None else Path(plans), float(time_limit), group, verify)  # type: ignore[arg-type]
 
 
-def _refuse_captures(breaks: str, plans: Any, group: Any) -> None:
+def _refuse_captures(breaks: str, plans: Any) -> None:
     """Arguments that say something of captured graphs alone."""
     if breaks == "keep":
         raise ValueError("breaks='keep' with backend='eager': nothing is captured, so nothing breaks; leave it out")
@@ -206,8 +207,4 @@ def _refuse_captures(breaks: str, plans: Any, group: Any) -> None:
         raise ValueError(
             f"plans={os.fspath(plans)!r} with backend='eager': what is planned is what the program did, which a file "
             "can't know; leave it out, or use backend='captured'"
-        )
-    if group is not None:
-        raise ValueError(
-            "group= with backend='eager': every rank plans what it recorded; leave it out, or use backend='captured'"
         )

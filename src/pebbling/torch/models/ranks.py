@@ -12,13 +12,19 @@ from ...errors import CaptureError, PebblingError
 from ...graph import GraphPlan
 
 
-def agree(group: Any, fingerprint: str, memory: int | None, make: Callable[[], GraphPlan]) -> GraphPlan:
+def agree(
+    group: Any,
+    fingerprint: str,
+    memory: int | None,
+    make: Callable[[], GraphPlan],
+    did: str = "captured another graph",
+) -> GraphPlan:
     """The plan of the group's first rank, which all its ranks must ask for in the same order."""
     with _disable_current_modes():
-        return _agree(group, fingerprint, memory, make)
+        return _agree(group, fingerprint, memory, make, did)
 
 
-def _agree(group: Any, fingerprint: str, memory: int | None, make: Callable[[], GraphPlan]) -> GraphPlan:
+def _agree(group: Any, fingerprint: str, memory: int | None, make: Callable[[], GraphPlan], did: str) -> GraphPlan:
     rank = distributed.get_rank(group)
     seen: list[Any] = [None] * distributed.get_world_size(group)
     distributed.all_gather_object(seen, (fingerprint, memory), group=group)
@@ -32,7 +38,7 @@ def _agree(group: Any, fingerprint: str, memory: int | None, make: Callable[[], 
     others = [str(each) for each, (other, _) in enumerate(seen) if other != seen[0][0]]
     if others:
         raise CaptureError(
-            f"ranks {', '.join(others)} captured another graph than rank 0: give all ranks of a group batches of the "
+            f"ranks {', '.join(others)} {did} than rank 0: give all ranks of a group batches of the "
             "same shapes, or leave group out, so that every rank plans for itself"
         )
     outcome: list[Any] = [None]

@@ -52,7 +52,7 @@ class LiveRunner:
 
     def __init__(self, original: Callable[..., Any], options: Any) -> None:
         self.original, self.options, self.name = original, options, name_of(original)
-        self.planner = LivePlanner(options.memory, options.time_limit, self.name, options.host)
+        self.planner = LivePlanner(options.memory, options.time_limit, self.name, options.host, options.group)
         self._kinds: OrderedDict[Any, Kindred] = OrderedDict()
         self._learned: list[tuple[Any, Recorded]] = []
         self._lock = threading.RLock()
@@ -129,7 +129,7 @@ class LiveRunner:
     def _learn(self, key: Any, recorded: Recorded) -> None:
         with self._lock:
             self._learned.append((key, recorded))
-        if recorded.memory is not None and recorded.peak > recorded.memory:
+        if self.planner.group is None and recorded.memory is not None and recorded.peak > recorded.memory:
             # Over the budget, in spite of all that was moved away: say so at once if no plan can mend it.
             self._settle()
 

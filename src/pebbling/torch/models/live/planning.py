@@ -30,8 +30,10 @@ _LATER = 3.0
 class LivePlanner:
     """Plans recorded steps, with one budget."""
 
-    def __init__(self, memory: int | None, time_limit: float, name: str, host: int | None = None) -> None:
-        self.memory, self.time_limit, self.name, self.host = memory, time_limit, name, host
+    def __init__(
+        self, memory: int | None, time_limit: float, name: str, host: int | None = None, group: Any = None
+    ) -> None:
+        self.memory, self.time_limit, self.name, self.host, self.group = memory, time_limit, name, host, group
         self.made: list[ModelPlan] = []
 
     def plan(self, recorded: Recorded) -> Table:
@@ -43,7 +45,7 @@ class LivePlanner:
         on_device = any(each.device.startswith("cuda") for each, _ in wanted)
         planned = graph_of(recorded, known, 512 if on_device else 1, self.name)
         device = torch.device("cuda", torch.cuda.current_device()) if on_device else torch.device("cpu")
-        plan = self._solve(planned, recorded, device)
+        plan = self._agreed(planned, recorded, device)
         table = table_of(recorded, planned, plan)
         table.everything = plan.peak if not plan.replayed else solve(planned.graph, None).peak
         self.made.append(
@@ -59,6 +61,17 @@ class LivePlanner:
         )
         note("fit: %s, a plan of %s: %.1f %% more time", self.name, format_bytes(plan.peak), 100 * plan.overhead)
         return table
+
+    def _agreed(self, planned: Planned, recorded: Recorded, device: torch.device) -> GraphPlan:
+        """The plan, that of the first rank where several are to run by one."""
+        if self.group is None:
+            return self._solve(planned, recorded, device)
+        from ..ranks import agree
+
+        # What may run again on one rank must be what may on the others, for the plan may ask for it.
+        may = "".join("01"[each.again] for each in recorded.seen.values())
+        own = fingerprint(recorded) + hashlib.sha256(f"{may} {self.host}".encode()).hexdigest()[:16]
+        return agree(self.group, own, self.memory, lambda: self._solve(planned, recorded, device), "ran another step")
 
     def _solve(self, planned: Planned, recorded: Recorded, device: torch.device) -> GraphPlan:
         if self.memory is None:
