@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Any
 
@@ -133,3 +134,25 @@ def test_a_store_may_be_a_path(tmp_path: Any) -> None:
     for number, front in enumerate(FRONTS):
         assert same(front(slots=3, store=tmp_path / str(number)), front())
     assert same(by_loop(budget=pb.Budget(slots=3, store=tmp_path / "b")), by_loop())
+
+
+def test_a_loop_that_is_collected_amid_work_on_its_store_does_not_stop_the_program() -> None:
+    """Garbage is collected in whatever thread allocates, with whatever locks it has."""
+    collected: list[bool] = []
+
+    class Collecting(Memory):
+        def get(self, key: Any) -> Any:
+            collected.append(gc.collect() > 0)
+            return super().get(key)
+
+    with Collecting() as store:
+        u = torch.tensor(X, requires_grad=True)
+        kept: list[Any] = [loop(lambda i, u: torch.sin(u), u, 40, slots=5, store=store)]
+        kept.append(kept)  # a circle: only the collector frees it
+        del kept
+        finished: list[Any] = []
+        thread = threading.Thread(target=lambda: finished.append(by_torch(slots=5, store=store)), daemon=True)
+        thread.start()
+        thread.join(20)
+        assert finished, "it waits for itself"
+        assert any(collected)

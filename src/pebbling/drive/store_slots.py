@@ -12,13 +12,14 @@ itself, and refuses one that is in use. What dead processes left in a store is r
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..errors import PebblingError
 from ..store import Background, Memory, Store
-from ..store.worker import Task
+from ..store.worker import NAME, Task
 from .leftovers import key_prefix, sweep_out
 
 
@@ -69,6 +70,24 @@ def _enter(store: Store, alone: bool) -> _Door:
     return door
 
 
+class _Inside(threading.local):
+    """How many calls of this thread are at work on a store."""
+
+    depth = 0
+
+
+_inside = _Inside()
+
+
+@contextmanager
+def _at_work() -> Iterator[None]:
+    _inside.depth += 1
+    try:
+        yield
+    finally:
+        _inside.depth -= 1
+
+
 class StoreSlots:
     """The slots of one run."""
 
@@ -86,7 +105,8 @@ class StoreSlots:
     def reserve(self, count: int, nbytes: int) -> None:
         """Make sure of room for so many snapshots besides what the store holds, or raise ``StoreFull``."""
         background = self._background
-        background.reserve(len(background.keys()) + count, nbytes)
+        with _at_work():
+            background.reserve(len(background.keys()) + count, nbytes)
 
     def put(self, slot: int, step: int, tree: Any, done: Callable[[], None] | None = None) -> None:
         """Keep the state before ``step``.
@@ -94,29 +114,33 @@ class StoreSlots:
         It is copied, or, with ``done``, lent: it must stay as it is until ``done`` is called.
         """
         background, key = self._background, self.key(step)
-        if done is None or not isinstance(background, Background):
-            background.put(key, tree)
-            if done is not None:
-                done()
-        else:
-            task = background.lend(key, tree)
-            self._let_go()
-            self._lent.append((task, done))
+        with _at_work():
+            if done is None or not isinstance(background, Background):
+                background.put(key, tree)
+                if done is not None:
+                    done()
+            else:
+                task = background.lend(key, tree)
+                self._let_go()
+                self._lent.append((task, done))
         self.steps[slot] = step
 
     def get(self, slot: int) -> Any:
         """The state in a slot, which stays there."""
         self._let_go()
-        return self._background.get(self.key(self.steps[slot]))
+        with _at_work():
+            return self._background.get(self.key(self.steps[slot]))
 
     def free(self, slot: int) -> None:
         """Empty a slot."""
-        self._background.drop(self.key(self.steps.pop(slot)))
+        with _at_work():
+            self._background.drop(self.key(self.steps.pop(slot)))
 
     def expect(self, slot: int) -> None:
         """Start to read the state of a slot that will be asked for next."""
         if slot in self.steps:
-            self._background.prefetch(self.key(self.steps[slot]))
+            with _at_work():
+                self._background.prefetch(self.key(self.steps[slot]))
 
     def expect_before(self, step: int) -> None:
         """Start to read the latest state before ``step``, which the way back will come to next."""
@@ -137,6 +161,10 @@ class StoreSlots:
         door, self._door = self._door, None
         if door is None:
             return
+        with _at_work():
+            self._leave(door, drop)
+
+    def _leave(self, door: _Door, drop: bool) -> None:
         try:
             door.background.flush()
         finally:
@@ -153,6 +181,16 @@ class StoreSlots:
                     self._drop_all(self.store)
 
     def __del__(self) -> None:
+        if self._door is None:
+            return
+        if _inside.depth or threading.current_thread().name == NAME:
+            # Python collects garbage wherever it happens to be: here amid work on a store, whose locks are taken.
+            with suppress(RuntimeError):
+                threading.Thread(target=self._clear_quietly, daemon=True).start()
+            return
+        self._clear_quietly()
+
+    def _clear_quietly(self) -> None:
         with suppress(PebblingError, OSError):  # the store may be closed by now
             self.clear()
 

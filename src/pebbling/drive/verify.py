@@ -89,6 +89,14 @@ class Verifier:
         )
 
 
+def came_out_differently(where: str, step: int, differing: list[str], causes: str) -> ReplayError:
+    """The error for a state of a loop that is not what it was; ``causes`` are the usual ones there."""
+    return ReplayError(
+        f"the state after step {step - 1} of {where} came out differently when it was computed again: "
+        f"{', '.join(differing[:5])}. Usual causes: {causes}"
+    )
+
+
 def _refuse_incomparable(state: Any, names: list[str], differing: list[str]) -> None:
     """Say so if what differs is an object whose copies differ as well: caches that fill with use, for one."""
     for name, leaf in zip(names, flatten(state)[0]):

@@ -31,6 +31,7 @@ from ..store import Store
 from ..tree.reach import arrays_near
 from .emitted_aliases import EmittedAliases
 from .frameworks import Framework
+from .play import sweep_unknown
 from .program import Leaves, Program
 from .slots import ArraySlots, StoredArrays
 from .undeclared import refuse_traced
@@ -104,6 +105,8 @@ class SweptLoop:
         self.first = shelf.get(WORKING)
         self.state = state if not shelf.written else shelf.get(WORKING)
         self.tapes: list[RecordedBlock] = []
+        self.actions: Iterator[Any] = iter(())
+        """What is left of the schedule after the sweep."""
         self.at, self.steps, self.at_last = 0, 0, False
         self.flag: Any = None
         self.outs: Sequence[Any] = ()
@@ -117,7 +120,9 @@ class SweptLoop:
         try:
             with Region(self._written, self._watch):
                 if isinstance(self.schedule, Online) and self.program.length is None:
-                    self._sweep_online(self.schedule)
+                    self.actions = sweep_unknown(self, self.schedule)
+                    self.shelf.free(WORKING)
+                    self.steps = self.at
                 else:
                     self._sweep_planned()
         except BaseException:
@@ -146,7 +151,7 @@ class SweptLoop:
         schedule = self.schedule
         assert isinstance(schedule, Schedule)
         self.steps = schedule.steps
-        self.actions: Iterator[Any] = schedule.coarse() if isinstance(schedule, Runs) else iter(schedule)
+        self.actions = schedule.coarse() if isinstance(schedule, Runs) else iter(schedule)
         shelf = self.shelf
         pending: int | None = None
         for action in self.actions:
@@ -155,39 +160,31 @@ class SweptLoop:
                 self.record(pending, self.at, [*self.live, *self.wanted])
                 pending = None
             if kind is Advance:
-                self._forward(action[1])
+                self.forward(action[1])
             elif kind is Snapshot:
-                self.tiers[action[2]].put(action[1], self.state, self.at)
+                self.lay(action[1], action[2])
             elif kind is Record:
                 pending = self.at if pending is None else pending
                 self.at = action[0] + 1
             elif kind is Free:
-                self.tiers[action[2]].free(action[1])
+                self.drop(action[1], action[2])
             elif kind is EndForward:
                 break
         shelf.free(WORKING)
         self.at_last = self.at < self.steps
         if self.at_last:
             shelf.put(WORKING, self.state)
-            self._forward(self.steps)
+            self.forward(self.steps)
 
-    def _sweep_online(self, online: Online) -> None:
-        program, shelf = self.program, self.tiers[0]
-        placement = online.placement()
-        kept = next(placement, None)
-        while not self.flag and program.goes_on(self.state, self.at):
-            if kept is not None and kept.step == self.at:
-                if kept.evicted is not None:
-                    shelf.free(kept.slot)
-                shelf.put(kept.slot, self.state, self.at)
-                kept = next(placement, None)
-            self._forward(self.at + 1)
-        self.shelf.free(WORKING)
-        self.steps = self.at
-        ended = online.ended(self.steps)
-        self.actions = ended.since(ended.end_forward + 1)
+    def lay(self, slot: int, tier: int) -> None:
+        """Keep the state that the sweep is at."""
+        self.tiers[tier].put(slot, self.state, self.at)
 
-    def _forward(self, stop: int) -> None:
+    def drop(self, slot: int, tier: int) -> None:
+        """Let go of a snapshot."""
+        self.tiers[tier].free(slot)
+
+    def forward(self, stop: int) -> None:
         """Take steps of the sweep, one by one where there is more to see than their state."""
         program, at = self.program, self.at
         while at < stop and (self.watching or program.rich or self.replays.all):

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from ..errors import ReplayError
+from ..drive.verify import came_out_differently
 from ..tree import fingerprint
 from ..tree.compare import digest
+
+_CAUSES = (
+    "random numbers that are not part of the state (carry a numpy.random.Generator in it), a step that writes into its "
+    "input, hidden state such as globals, counters or caches"
+)
 
 
 class ReplayDigests:
@@ -33,7 +38,7 @@ class ReplayDigests:
         known = self._seen.setdefault(step, digests)
         if known != digests:
             differing = [name for name, one, two in zip(names(len(state)), known, digests) if one != two]
-            _refuse(where, step, differing or ["its structure"])
+            raise came_out_differently(where, step, differing or ["its structure"], _CAUSES)
 
 
 def _digest(leaf: Any) -> bytes | None:
@@ -48,12 +53,3 @@ def _digest(leaf: Any) -> bytes | None:
         return fingerprint(leaf).encode()
     except Exception:
         return None  # it can't be pickled, so nothing can be said about it
-
-
-def _refuse(where: str, step: int, differing: list[str]) -> NoReturn:
-    raise ReplayError(
-        f"the state after step {step - 1} of {where} came out differently when it was computed again: "
-        f"{', '.join(differing[:5])}. Usual causes: random numbers that are not part of the state (carry a "
-        "numpy.random.Generator in it), a step that writes into its input, hidden state such as globals, counters "
-        "or caches"
-    )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..chain import Advance, Free, Record, Restore, Reverse, Snapshot, Turn
 from ..chain.runs import Turns
+from .play import parted
 
 if TYPE_CHECKING:
     from .checkpointed import SweptLoop
@@ -22,14 +23,7 @@ class LoopWayBack:
         """``seeds`` is used up; ``into`` is added to. ``outs`` and ``emitted`` count the outputs besides the state."""
         self.passage, self.into, self.rich = passage, into, passage.program.rich
         width = self.width = passage.width
-        self.emitted: list[list[Any]] = []
-        at = width + outs
-        for count in emitted:
-            self.emitted.append(seeds[at : at + count])
-            at += count
-        self.outs = seeds[width : width + outs]
-        self.cotangents = seeds[:width]
-        seeds.clear()
+        self.cotangents, self.outs, self.emitted = parted(seeds, width, outs, emitted)
         self.first, self.none = into[:width], [None] * width
         replays, last = passage.replays, passage.steps - 1
         self.seen_from = 0 if replays.all else last if replays.on else passage.steps

@@ -13,6 +13,9 @@ from ..tree import nbytes as size_of
 from .catalogue import Catalogue
 from .contract import Key, Store
 
+NAME = "pebbling store"
+"""What threads behind stores are called."""
+
 
 @dataclass(eq=False)
 class Task:
@@ -42,7 +45,7 @@ class Worker:
         self._running: Task | None = None
         self._errors: list[tuple[Task, BaseException]] = []
         self._closing = False
-        self._thread = threading.Thread(target=self._work, name="pebbling store", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=NAME, daemon=True)
         self._thread.start()
 
     def submit(self, task: Task) -> None:

@@ -23,6 +23,7 @@ import torch
 
 from ...chain import Action, Advance, EndForward, Free, Online, Record, Schedule, Snapshot
 from ...errors import CorruptSnapshot, ReplayError
+from ...loops.play import sweep_unknown
 from ...loops.program import Leaves, Program
 from ...store import Host, Store
 from ..tensors import differentiable, requires_grad, tensors_among
@@ -79,6 +80,8 @@ class CheckpointedLoop:
         self.at, self.steps, self.spent = 0, 0, False
         self.start = self.ambient.draws(), self.buffers.read()
         self.tapes: list[TapedBlock] = []
+        self.actions: Iterator[Action] = iter(())
+        """What is left of the schedule after the sweep."""
         self.flag: Any = None
         self.outs: Sequence[Any] = ()
         self.emitted: list[Sequence[Any]] = []
@@ -91,7 +94,8 @@ class CheckpointedLoop:
         """Run the loop to its end and lay the snapshots of its schedule; ``state`` is then the final one."""
         with without_fast_paths():
             if isinstance(self.course.schedule, Online):
-                self._sweep_online(self.course.schedule)
+                self.actions = sweep_unknown(self, self.course.schedule)
+                self.steps = self.at
             else:
                 self._sweep_planned(self.course.schedule)
         self._unwritten()
@@ -102,7 +106,7 @@ class CheckpointedLoop:
 
     def _sweep_planned(self, schedule: Schedule) -> None:
         self.steps = self.course.bound(schedule.steps)
-        self.actions: Iterator[Action] = iter(schedule)
+        self.actions = iter(schedule)
         bound = self.course.bound
         pending: int | None = None
         action: Any
@@ -122,35 +126,25 @@ class CheckpointedLoop:
                 pending = None
             if kind is Advance:
                 if self.at == 0:
-                    self._forward(1)
+                    self.forward(1)
                     self._unwritten()
-                self._forward(bound(action[1]))
+                self.forward(bound(action[1]))
             elif kind is Snapshot:
-                self._put(action[1], action[2])
+                self.lay(action[1], action[2])
             elif kind is Free:
-                self.tiers[action[2]].free(action[1])
+                self.drop(action[1], action[2])
         if self.steps and (pending is not None or self.at < self.steps):
             self.record(self.at if pending is None else pending, self.steps)
             self.at = self.steps
 
-    def _sweep_online(self, online: Online) -> None:
-        program = self.program
-        placement = online.placement()
-        kept = next(placement, None)
-        while not self.flag and program.goes_on(self.state, self.at):
-            if kept is not None and kept.step == self.at:
-                if kept.evicted is not None:
-                    self.tiers[0].free(kept.slot)
-                self._put(kept.slot, 0)
-                kept = next(placement, None)
-            self._forward(self.at + 1)
-        self.steps = self.at
-        ended = online.ended(self.steps)
-        self.actions = ended.since(ended.end_forward + 1)
-
-    def _put(self, slot: int, tier: int) -> None:
+    def lay(self, slot: int, tier: int) -> None:
+        """Keep the state that the sweep is at."""
         draws, buffers = self.start if self.at == 0 else (self.ambient.draws(), self.held_buffers())
         self.tiers[tier].put(slot, self.at, self.state, draws, buffers)
+
+    def drop(self, slot: int, tier: int) -> None:
+        """Let go of a snapshot."""
+        self.tiers[tier].free(slot)
 
     def restore(self, slot: int, tier: int) -> KeptState:
         """A snapshot to go on from; one that a store has damaged is computed again, and put back."""
@@ -177,7 +171,8 @@ class CheckpointedLoop:
         """The buffers that a snapshot of now takes along."""
         return self.buffers.read()
 
-    def _forward(self, stop: int) -> None:
+    def forward(self, stop: int) -> None:
+        """Take steps of the sweep."""
         if self.program.rich:
             for step in range(self.at, stop):
                 self.flag, self.state, self.outs, part = self._full(self.state, step)

@@ -44,7 +44,7 @@ class VariedLoop(CheckpointedLoop):
     def carrying(self, state: Leaves, others: Leaves) -> list[bool]:
         return [*self.lives[self.steps], *self.others, *[one for part in self.collected for one in part]]
 
-    def _forward(self, stop: int) -> None:
+    def forward(self, stop: int) -> None:
         for step in range(self.at, stop):
             self._take(step, step + 1)
             if self.flag:

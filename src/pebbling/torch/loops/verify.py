@@ -12,9 +12,13 @@ from typing import Any
 
 import torch
 
-from ...errors import ReplayError
+from ...drive.verify import came_out_differently
 from ...loops.program import Program
 
+_CAUSES = (
+    "random numbers of NumPy or Python (torch's own are restored), hidden state such as counters or caches, operations "
+    "that are not deterministic (see torch.use_deterministic_algorithms)"
+)
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -45,12 +49,7 @@ class ReplaySums:
             name for name, one, two in zip(names, known, sums) if one is not None and not torch.equal(one, two)
         ]
         if differing:
-            raise ReplayError(
-                f"the state after step {step - 1} of {program.where()} came out differently when it was computed "
-                f"again: {', '.join(differing[:5])}. Usual causes: random numbers of NumPy or Python (torch's own are "
-                "restored), hidden state such as counters or caches, operations that are not deterministic (see "
-                "torch.use_deterministic_algorithms)"
-            )
+            raise came_out_differently(program.where(), step, differing, _CAUSES)
 
 
 def _sum(leaf: Any) -> Any:

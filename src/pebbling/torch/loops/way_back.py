@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...chain import Advance, Free, Record, Restore, Snapshot, Turn
+from ...loops.play import parted
 from ...loops.program import Leaves
 from .tapes import Sums, TapedBlock
 
@@ -18,15 +19,7 @@ class WayBack:
 
     def __init__(self, loop: CheckpointedLoop, seeds: list[Any], sums: Sums, wanted: Sequence[bool]) -> None:
         self.loop, self.sums, self.wanted = loop, sums, wanted
-        width, (outs, emitted) = loop.width, loop.counts
-        self.cotangents = seeds[:width]
-        self.outs = seeds[width : width + outs]
-        self.emitted: list[list[Any]] = []
-        at = width + outs
-        for count in emitted:
-            self.emitted.append(seeds[at : at + count])
-            at += count
-        seeds.clear()
+        self.cotangents, self.outs, self.emitted = parted(seeds, loop.width, *loop.counts)
 
     def go(self) -> list[Any]:
         """Take the rest of the actions one by one; the cotangents of the initial state."""
