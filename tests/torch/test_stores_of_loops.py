@@ -142,7 +142,8 @@ def test_a_loop_that_is_collected_amid_work_on_its_store_does_not_stop_the_progr
 
     class Collecting(Memory):
         def get(self, key: Any) -> Any:
-            collected.append(gc.collect() > 0)
+            if not collected:
+                collected.append(gc.collect() > 0)
             return super().get(key)
 
     with Collecting() as store:
@@ -153,6 +154,6 @@ def test_a_loop_that_is_collected_amid_work_on_its_store_does_not_stop_the_progr
         finished: list[Any] = []
         thread = threading.Thread(target=lambda: finished.append(by_torch(slots=5, store=store)), daemon=True)
         thread.start()
-        thread.join(20)
+        thread.join(120)
         assert finished, "it waits for itself"
         assert any(collected)

@@ -82,10 +82,11 @@ class SweptLoop:
         self.step_vjp = framework.engine.step_vjp
         self.live, self.reached, self.wanted = live, list(live), wanted
         self.shelf = ArraySlots(framework, written)
-        self.tiers: list[ArraySlots | StoredArrays] = [
-            StoredArrays(store, most_stored(schedule), self.shelf) if store is not None and one else self.shelf
-            for one in in_store(schedule, store, in_bytes)
-        ]
+        self.tiers: list[ArraySlots | StoredArrays] = [self.shelf]
+        self.stores: list[StoredArrays] = []
+        if store is not None:
+            self.stores = [StoredArrays(store, most_stored(schedule), self.shelf)]
+            self.tiers = [self.stores[0] if one else self.shelf for one in in_store(schedule, store, in_bytes)]
         self.taped = TapedSteps(program, self.width, framework, level, ties or {})
         self.replays = ReplayDigests(verify, framework.plain)
         self.watching = not all(live)
@@ -263,8 +264,8 @@ class SweptLoop:
 
     def clear(self) -> None:
         """Let go of all snapshots."""
-        for tier in self.tiers:
-            tier.clear()
+        for store in self.stores:
+            store.clear()
         self.shelf.clear()
 
     def restore(self, slot: int, tier: int) -> Leaves:

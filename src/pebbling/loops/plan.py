@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..budget import JITTER, Budget, choose, quickest, refuse_other, slots_of, store_at, too_few
+from ..budget import JITTER, Budget, choose, in_store, quickest, refuse_other, slots_of, store_at, too_few
 from ..chain import Mixed, Online, Revolve, Runs, Schedule, StoreAll
 from ..drive.slow_tier import time_transfer
 from ..drive.tracing import TracedMemory
@@ -87,9 +87,12 @@ class Settle:
         program: Program = node.program
         number = program.length
         if self.budget.memory is None:
-            found = choose(self.budget, number, f"the loop over {program.where()}")
+            named = "" if self.budget.schedule is None else f"the loop over {program.where()}"
+            found = choose(self.budget, number, named)
             twice = any(map(node.framework.level, [*state, *consts]))
             asked_for = self.budget.schedule is not None or self.budget.store is not None
+            if isinstance(self.budget.schedule, Schedule):
+                in_store(self.budget.schedule, store_at(self.budget.store), False)
             if asked_for or number is None or number <= WORTH_MEASURING or not twice:
                 return found
             slots = slots_of(self.budget, number)
@@ -113,7 +116,8 @@ class Settle:
 
 def check_length(budget: Budget, program: Program) -> None:
     """Refuse a schedule that is not for this loop."""
-    refuse_other(budget.schedule, program.length, f"the loop over {program.where()}")
+    if budget.schedule is not None:
+        refuse_other(budget.schedule, program.length, f"the loop over {program.where()}")
 
 
 def measure(

@@ -35,7 +35,7 @@ class LoopWayBack:
         passage, shelf, program = self.passage, self.passage.shelf, self.passage.program
         consts, tapes, replays = passage.consts, passage.tapes, passage.replays
         tiers = passage.tiers
-        stored = any(tier is not shelf for tier in tiers)
+        stored = bool(passage.stores)
         state = shelf.take(WORKING) if passage.at_last else []
         pending, at = None, 0
         for action in actions:
