@@ -211,6 +211,14 @@ def test_a_generator_is_dumped_as_it_was_before_the_reversal(tmp_path):
             state = noisy(state, i)
 
 
+def test_a_state_or_seed_that_holds_itself_is_refused():
+    knot = [1.0]
+    knot.append(knot)
+    for state, seed in ((knot, 1.0), (1.0, knot)):
+        with pytest.raises(ValueError, match="holds itself"):
+            adjoint(lambda x, i: x, lambda x, a, i: a, state, 5, seed, slots=2)
+
+
 def test_a_step_that_changes_its_container_and_returns_it():
     """The containers of a snapshot are its own, whatever the step does with those it was given."""
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..signature import check_call
-from ..tree.structure import node_of
+from ..tree.structure import flatten, node_of
 from .steps import Adjoint, OwnAdjoint, State
 
 _NUMBERS = (int, float, complex, np.generic)
@@ -37,6 +37,8 @@ def check_functions(advance: Any, reverse: Any, steps: Any) -> None:
 
 def seed_of(seed: Any, state: State) -> Any:
     """The seed; a tree of the state's own type is an adjoint even if it can be called, as modules of equinox can."""
+    for tree in (state, seed):
+        flatten(tree)  # refuses what holds itself
     if callable(seed) and type(seed) is type(state) and node_of(type(seed)) is not None:
         return lambda final: seed
     return seed
