@@ -57,7 +57,7 @@ def client():
 
 def test_killed_workers_leave_what_the_next_ones_go_on_from(client, tmp_path):
     futures = adjoints(client, survey(4, str(tmp_path)), range(SHOTS), scratch=tmp_path, run="survey")
-    results = [future.result(timeout=60) for future in futures]
+    results = [future.result(timeout=240) for future in futures]
     assert len(list(tmp_path.glob("killed *"))) == SHOTS // 2
     for number, result in enumerate(results):
         want = pb.adjoint(**survey()(number), schedule=pb.StoreAll(STEPS))
@@ -69,16 +69,16 @@ def test_killed_workers_leave_what_the_next_ones_go_on_from(client, tmp_path):
 
 
 def test_the_budget_is_a_share_of_the_worker_s_memory(client, tmp_path):
-    (result,) = [future.result(timeout=60) for future in adjoints(client, survey(), [1], scratch=tmp_path)]
+    (result,) = [future.result(timeout=240) for future in adjoints(client, survey(), [1], scratch=tmp_path)]
     assert result.report.schedule == f"StoreAll(steps={STEPS})"
     refused = adjoints(client, survey(), [1], scratch=tmp_path, share=1e-5, retries=0)
     with pytest.raises(pb.BudgetError, match="the smallest budget is"):
-        refused[0].result(timeout=60)
+        refused[0].result(timeout=240)
 
 
 def test_refusals(client, tmp_path):
     with pytest.raises(TypeError, match=r"gives the arguments of pb\.adjoint as a dict"):
-        adjoints(client, lambda item: None, [1], scratch=tmp_path, retries=0)[0].result(timeout=60)
+        adjoints(client, lambda item: None, [1], scratch=tmp_path, retries=0)[0].result(timeout=240)
     with pytest.raises(ValueError, match="run is a plain name"):
         adjoints(client, survey(), [1], scratch=tmp_path, run="../survey")
     with pytest.raises(ValueError, match="share is a part"):

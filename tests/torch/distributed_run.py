@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch_bodies import plain
 
@@ -93,11 +95,39 @@ def compare(name: str) -> str:
     return f"differs by {max(differing)}" if differing else "equal"
 
 
+def of_shards() -> str:
+    """A state that is a tensor in shards, and a weight that every process holds."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    torch.manual_seed(0)
+    x, w = torch.randn(8, 4), torch.randn(4, 4)
+
+    def gradients(run):
+        state = distribute_tensor(x, mesh, [Shard(0)]).requires_grad_()
+        weight = distribute_tensor(w, mesh, [Replicate()]).requires_grad_()
+        y = run(lambda i, s, w: torch.tanh(s @ w) + 0.1 * s, state, 12, weight)
+        y.to_local().sum().backward()
+        assert y.placements == (Shard(0),)
+        return y.to_local().detach(), state.grad.to_local(), weight.grad.full_tensor()
+
+    def straight(body, state, steps, weight):
+        for i in range(steps):
+            state = body(i, state, weight)
+        return state
+
+    expected = gradients(straight)
+    for slots in (1, 3):
+        found = gradients(functools.partial(loop, slots=slots))
+        if not all(map(torch.equal, expected, found)):
+            return f"differs with {slots} slots"
+    return "equal"
+
+
 def main(rank: int, path: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
     for name in CASES:
         print(f"{name}: {compare(name)}", flush=True)
+    print(f"state in shards: {of_shards()}", flush=True)
     dist.destroy_process_group()
 
 

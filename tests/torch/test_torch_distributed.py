@@ -16,6 +16,7 @@ CASES = (
     "fsdp around",
     "fsdp in the body",
     "fsdp of the body alone",
+    "state in shards",
 )
 
 
