@@ -30,8 +30,8 @@ def _refuse(program: Program, leaf: str, traced: Callable[[Any], bool]) -> NoRet
     found = f"{', '.join(names)}, which" if names else "a value that"
     raise SourceError(
         f"{leaf} of the loop over {program.where()} depends on {found} is being differentiated and was not passed to "
-        "the loop: "
-        "its derivative would be lost. Pass it as one of the loop's arguments, or cut it off with stop_gradient"
+        "the loop: its derivative would be lost. Pass it as one of the loop's arguments, or cut it off with "
+        "stop_gradient"
     )
 
 

@@ -50,7 +50,6 @@ class Agreed:
 
     def _refuse(self, step: int, what: str) -> None:
         raise SourceError(
-            f"{self._facts.where}: in {what} after step {step}, names or lists share an array in one run "
-            "of the step and "
-            "hold equal ones in another: make copies of arrays that are kept under several names (.copy())"
+            f"{self._facts.where}: in {what} after step {step}, names or lists share an array in one run of the step "
+            "and hold equal ones in another: make copies of arrays that are kept under several names (.copy())"
         )

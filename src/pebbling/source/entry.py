@@ -128,9 +128,8 @@ class Entry:
                     copy.deepcopy(value, copied)
                 except Exception as error:
                     raise SourceError(
-                        f"{self.facts.where}: {owner} holds {value!r}, which can't be copied ({error}), "
-                        "and the loop may "
-                        "change it: use it before or after the loop, or a list in place of an iterator"
+                        f"{self.facts.where}: {owner} holds {value!r}, which can't be copied ({error}), and the loop "
+                        "may change it: use it before or after the loop, or a list in place of an iterator"
                     ) from error
                 self._check_parted(owner, value, copied.get(id(copied), ()), parted)
                 if any(getattr(one, "requires_grad", False) for one in copied.get(id(copied), ())):
@@ -164,9 +163,8 @@ class Entry:
                 if shared(framework, self.originals[token], array):
                     other = self.owners[place] if place < count else self.const_owner(place - count)
                     raise SourceError(
-                        f"{self.facts.where}: the loop writes into an array of {self.owners[token]} that "
-                        "shares memory with "
-                        f"one of {other}: make one of them a copy ({copying(framework)})"
+                        f"{self.facts.where}: the loop writes into an array of {self.owners[token]} that shares memory "
+                        f"with one of {other}: make one of them a copy ({copying(framework)})"
                     )
             if framework.viewed(self.originals[token]):
                 raise SourceError(

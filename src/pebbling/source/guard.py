@@ -268,9 +268,8 @@ class Guarded:
     def _refuse_views(self, one: Any) -> None:
         shape = getattr(one, "shape", "")
         raise SourceError(
-            f"{self.facts.where}: between two steps, an array of shape {shape} is a view of another one "
-            "that is still in "
-            f"use, and the loop writes into arrays: make it a copy ({copying(self.framework)})"
+            f"{self.facts.where}: between two steps, an array of shape {shape} is a view of another one that is still "
+            f"in use, and the loop writes into arrays: make it a copy ({copying(self.framework)})"
         )
 
     def _check_new(self, taken: Taken, given: Given) -> None:

@@ -362,7 +362,6 @@ def real(iterable: Any, is_for: bool) -> Iterator[Any]:
 
 def _refuse_changed(where: str, before: int, after: int) -> None:
     raise SourceError(
-        f"{where}: the loop changes the list that it iterates over, from {before} to {after} elements: "
-        "iterate over a copy of it "
-        "(for x in list(xs))"
+        f"{where}: the loop changes the list that it iterates over, from {before} to {after} elements: iterate over a "
+        "copy of it (for x in list(xs))"
     )

@@ -47,9 +47,8 @@ def parse(function: FunctionType) -> ast.FunctionDef:
         return _of_lambda(code)
     if not isinstance(found, ast.FunctionDef) or found.name != code.co_name:
         raise SourceError(
-            f"{code.co_filename}:{code.co_firstlineno}: {function.__qualname__} is not a function "
-            "defined with def, and "
-            "only those have loops to checkpoint"
+            f"{code.co_filename}:{code.co_firstlineno}: {function.__qualname__} is not a function defined with def, "
+            "and only those have loops to checkpoint"
         )
     ast.increment_lineno(found, first - 1 - indented)
     owner = function.__qualname__.split(".")[-2:-1]

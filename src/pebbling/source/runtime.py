@@ -145,8 +145,8 @@ class Runtime:
         for emit in emits if framework.compiled is not None else ():
             if type(emit) not in (list, Sink):
                 raise SourceError(
-                    f"{facts.where}: the loop appends to {type(emit).__name__} objects: use lists for "
-                    "what a loop collects"
+                    f"{facts.where}: the loop appends to {type(emit).__name__} objects: use lists for what a loop "
+                    "collects"
                 )
         if framework.compiled is not None:
             return tuple(framework.compiled(call))
@@ -178,9 +178,8 @@ class Runtime:
                 self._give_up(program)
                 if "pickle" in str(error):
                     raise SourceError(
-                        f"{facts.where}: an object of the state can't be copied ({error}), and snapshots "
-                        "need that: make it "
-                        "in every step, or before the loop"
+                        f"{facts.where}: an object of the state can't be copied ({error}), and snapshots need that: "
+                        "make it in every step, or before the loop"
                     ) from error
                 raise
             except (Again, Refused) as error:
@@ -258,9 +257,9 @@ def _plain(call: Call) -> tuple[Any, ...]:
         )
     if followed:
         raise SourceError(
-            f"{facts.where}: the loop uses a value that is being differentiated without naming it "
-            "(through a generator, "
-            "a global or an attribute of one): pass it to the function as an argument, or iterate over list(…)"
+            f"{facts.where}: the loop uses a value that is being differentiated without naming it (through a "
+            "generator, a global or an attribute of one): pass it to the function as an argument, or iterate over "
+            "list(…)"
         )
     if facts.captures:
         _check_escape(facts, call.function, [*values, *call.emits])

@@ -156,8 +156,8 @@ class _SettleOuter(_SettlePart):
             least = max(measured.working - limit, 2 * measured.state + measured.forward) + measured.state
             raise BudgetError(
                 f"{format_bytes(limit)}, the part of the budget for the loop over {program.where()} itself, are too "
-                f"few: its states take {format_bytes(measured.state)}, a step {format_bytes(measured.working)}, "
-                f"and the smallest part is {least} bytes ({format_bytes(least)})",
+                f"few: its states take {format_bytes(measured.state)}, a step {format_bytes(measured.working)}, and "
+                f"the smallest part is {least} bytes ({format_bytes(least)})",
                 minimum=least,
             )
         return Online(slots) if number is None else Revolve(number, min(slots, number))

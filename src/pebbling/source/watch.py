@@ -76,9 +76,8 @@ class Watch:
 
     def _refuse(self, reason: str) -> None:
         raise SourceError(
-            f"{self.program.facts.where}: {reason}, and would be again whenever a step is replayed: "
-            "carry it in a local "
-            "variable or an argument (for random numbers, a numpy.random.Generator made in the function)"
+            f"{self.program.facts.where}: {reason}, and would be again whenever a step is replayed: carry it in a "
+            "local variable or an argument (for random numbers, a numpy.random.Generator made in the function)"
         )
 
 
