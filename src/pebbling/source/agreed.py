@@ -11,8 +11,7 @@ from .facts import Facts
 
 
 class Agreed:
-    """Proof that a step has the same structure, traced or not, as the first time: leaves are matched by "
-    "their places."""
+    """Proof that a step has the same structure, traced or not, as the first time, for leaves go by their places."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts

@@ -42,7 +42,7 @@ class _Finish(Builder):
         restore = restorer(type(original))
         if restore is not None:
             restore(original, value)
-        elif token in self._program.written:
+        elif token in self._program.guard.written:
             if value is not original and self._is_changed(original, token):
                 original[...] = value
         elif self._program.framework.level(original):
@@ -50,7 +50,7 @@ class _Finish(Builder):
         return original
 
     def _is_changed(self, original: Any, token: int) -> bool:
-        return token in self._program.touched or not self._program.framework.array(original)
+        return token in self._program.guard.touched or not self._program.framework.array(original)
 
     def begin(self, cls: type, token: int, rest: Any) -> Any:
         return super().begin(cls, token, rest) if token == NEW else of_class(self._program.entry.originals[token], cls)

@@ -20,7 +20,7 @@ from ..refusal import is_locked
 from ..tree.reach import Spot
 from .containers import container_of
 from .entry import Entry, copying, restorer
-from .escape import check_escape
+from .escape import check_escape, codes_in
 from .facts import Facts
 from .graph import SIMPLE, Taken, shared
 from .net import Net, Owner
@@ -52,24 +52,36 @@ class Again(SourceError):
         """The run that has to begin anew."""
 
 
-class Guarded:
-    """A program that looks at every step from outside."""
+class Guard:
+    """Looks at every step of one run of a loop from outside."""
 
-    facts: Facts
-    framework: Framework
-    entry: Entry
-    net: Net
-    over: bool
-    """Whether the first sweep is over."""
-    length: int | None
-    written: set[int]
-    touched: set[int]
-    """Tokens of arrays of a framework that a step has written into indeed."""
-    copied: list[bool]
-    emits_state: bool
-    _codes: set[CodeType]
+    def __init__(
+        self,
+        facts: Facts,
+        function: Callable[..., Any],
+        framework: Framework,
+        entry: Entry,
+        net: Net,
+        may_raise: bool,
+    ) -> None:
+        """``may_raise``: whether the run can end with an exception of the program's; if not, it begins anew."""
+        self.facts, self.framework, self.entry, self.net, self._may_raise = facts, framework, entry, net, may_raise
+        self.over = False
+        """Whether the first sweep is over."""
+        paths = set(facts.written) | facts.promoted_paths
+        self.written = entry.written_tokens(paths)
+        """Tokens of the arrays that the loop writes into, as far as is known."""
+        self.touched: set[int] = set()
+        """Tokens of arrays of a framework that a step has written into indeed."""
+        names = {path[0] for path in paths}
+        self.copied = [name in names for name in entry.roots]
+        """Of which names a step gets copies of what snapshots hold."""
+        self.emits_state = False
+        """Whether an array of the state has been appended to a list."""
+        self._codes = codes_in(function.__code__) if facts.captures else set[CodeType]()
+        entry.check_views(self.written, framework)
 
-    def _again(
+    def again(
         self,
         message: str,
         names: Iterable[str] = (),
@@ -94,7 +106,7 @@ class Guarded:
             if type(one) not in SIMPLE and (level(one) or array(one))
         ]
 
-    def _check_intact(self, given: Given, opening: Opening, marks: list[tuple[int, Any, Any]]) -> None:
+    def check_intact(self, given: Given, opening: Opening, marks: list[tuple[int, Any, Any]]) -> None:
         """Refuse a write into an array from before the loop that can't be locked: the loop can't begin anew."""
         mark, array = self.framework.mark, self.framework.array
         for place, one, before in given.marks:
@@ -106,26 +118,26 @@ class Guarded:
                 if opening.tokens[place] >= 0 or any(shared(self.framework, one, two) for two in originals):
                     self._refuse_written(self._name_of(opening, place))
 
-    def _check_marks(self, given: Given, opening: Opening, marks: list[tuple[int, Any, Any]]) -> None:
+    def check_marks(self, given: Given, opening: Opening, marks: list[tuple[int, Any, Any]]) -> None:
         mark = self.framework.mark
-        self._check_intact(given, opening, marks)
+        self.check_intact(given, opening, marks)
         for place, one, before in given.marks:
             if not same_mark(mark(one), before):
                 name = self.entry.const_owner(place)
-                raise self._again(self._words(name), [name], [name])
+                raise self.again(self.words(name), [name], [name])
         for place, one, before in marks:
             token = opening.tokens[place]
             if not same_mark(mark(one), before):
                 self.touched.add(token)
                 if self.framework.array(one) and not opening.is_private(one):
                     name = self._name_of(opening, place)
-                    raise self._again(self._words(name), [name])
+                    raise self.again(self.words(name), [name])
                 if token >= 0 and token not in self.written:
-                    raise self._again(self._words(self.entry.owners[token]), [self.entry.owners[token]])
+                    raise self.again(self.words(self.entry.owners[token]), [self.entry.owners[token]])
                 if self.emits_state or opening.shares(one, given):
-                    self._refuse_views(one)
+                    self.refuse_views(one)
 
-    def _check_kept(self, given: Given | None, first: bool) -> None:
+    def check_kept(self, given: Given | None, first: bool) -> None:
         """Begin anew, with more that is carried, where a step has changed what was not; in a replay, refuse."""
         owners: list[Owner] = [] if given is None else [self.entry.const_owner(place) for place in given.changed()]
         owners += self.net.changed() if first and self.net.live else []
@@ -135,14 +147,14 @@ class Guarded:
             words = f"{self.facts.where}: {', '.join(sorted(names | spots.keys()))} is changed by the loop or by a "
             if self.over:
                 raise SourceError(f"{words}function that it calls when a step is replayed, and was not before")
-            raise self._again(
+            raise self.again(
                 f"{words}function that it calls, in a place that can't be looked into, and would be again whenever a "
                 "step is replayed: keep what changes in a list, a dict or an object of your own",
                 consts=names,
                 spots=spots.values(),
             )
 
-    def _check_replayed(self) -> None:
+    def check_replayed(self) -> None:
         """Refuse a change by a replayed step that no step has made before."""
         for one in self.net.changed():
             words = one.words if isinstance(one, Spot) else one
@@ -151,7 +163,7 @@ class Guarded:
                 "replayed, and was not when it ran for the first time: steps must do the same whenever they run"
             )
 
-    def _check_trial(self, objects: Sequence[Any], given: Given, opening: Opening) -> None:
+    def check_trial(self, objects: Sequence[Any], given: Given, opening: Opening) -> None:
         """Begin anew without copies for the first step if a view of one is kept: it is to be one of the array."""
         copies = [one for one in given.objects if given.is_private(one)]
         copies += [
@@ -161,12 +173,12 @@ class Guarded:
         ]
         if any(shared(self.framework, one, two) for two in copies for one in objects):
             self.facts.trial = False
-            raise self._again(f"{self.facts.where}: the loop keeps views of an array from before it")
+            raise self.again(f"{self.facts.where}: the loop keeps views of an array from before it")
 
     def _refuse_written(self, name: str) -> None:
         """An array was written into that is not locked, so that what it was is lost."""
         raise SourceError(
-            f"{self._words(name)}, which is needed as it was when steps are run again: write into a copy of it (x = "
+            f"{self.words(name)}, which is needed as it was when steps are run again: write into a copy of it (x = "
             "x.clone()), or in the loop itself, where it can be seen"
         )
 
@@ -178,26 +190,26 @@ class Guarded:
                 return name
         return f"a variable of {self.facts.text}"
 
-    def _words(self, name: str) -> str:
+    def words(self, name: str) -> str:
         return f"{self.facts.where}: a function that the loop calls writes into {name}"
 
-    def _raised(self, error: Exception, opening: Opening, given: Given) -> None:
+    def raised(self, error: Exception, opening: Opening, given: Given) -> None:
         words = str(error)
         compiled = type(error).__module__.startswith("numba") and "readonly array" in words
         if is_locked(error) or compiled or (isinstance(error, RuntimeError) and _IN_PLACE in words):
-            found = self._locked(error, frames_of(error), opening, given)
+            found = self.locked(error, frames_of(error), opening, given)
             clear_frames(error.__traceback__)
             error.__traceback__ = None  # it holds the frames of this run, which is over
             raise found
         if isinstance(error, PebblingError):
             raise error
-        if self.length is not None:
+        if not self._may_raise:
             message = f"{self.facts.where}: the loop ended with {error!r}"
             clear_frames(error.__traceback__)
             error.__traceback__ = None
-            raise self._again(message, stops=True)
+            raise self.again(message, stops=True)
 
-    def _locked(self, error: Exception, frames: Iterable[FrameType], opening: Opening, given: Given) -> SourceError:
+    def locked(self, error: Exception, frames: Iterable[FrameType], opening: Opening, given: Given) -> SourceError:
         """An array was written into that is held: find the names that reach it, and no more of them than necessary."""
         known = {name for name, copied in zip(self.entry.roots, self.copied) if copied}
         for touched in suspects(frames):
@@ -209,7 +221,7 @@ class Guarded:
                 owner.words: owner for one, owner in self.net.leaves if isinstance(owner, Spot) and id(one) in touched
             }
             if fresh := (names | consts | spots.keys()) - known:
-                return self._again(self._words(", ".join(sorted(fresh))), fresh, consts, spots=spots.values())
+                return self.again(self.words(", ".join(sorted(fresh))), fresh, consts, spots=spots.values())
         return SourceError(
             f"{self.facts.where}: the loop writes into an array that is needed as it is ({error}): write into a copy "
             f"of it (x = x{copying(self.framework)})"
@@ -221,22 +233,22 @@ class Guarded:
         array = self.framework.plain(one) if is_leaf(one) else None
         return isinstance(array, ndarray) and (id(array) in touched or id(array.base) in touched)
 
-    def _check_views(self, objects: Sequence[Any], written: list[bool], given: Given, opening: Opening) -> None:
+    def check_views(self, objects: Sequence[Any], written: list[bool], given: Given, opening: Opening) -> None:
         """Refuse arrays between two steps that share memory without being one, where one may be written into."""
         if self.framework.execute is not None:
             self._check_arrays(objects, written, given)
             return
-        views = [self._is_view(one) for one in objects]
+        views = [self.is_view(one) for one in objects]
         if not any(views):
             return
         for one, view, changing in zip(objects, views, written):
             if changing and view and type(one) is ndarray and self._is_foreign(one, opening):
-                self._refuse_views(one)
+                self.refuse_views(one)
             others = [
                 two for two, other, also in zip(objects, views, written) if (view or other) and (changing or also)
             ]
             if any(shared(self.framework, one, two) for two in [*others, *(given.objects if changing else ())]):
-                self._refuse_views(one)
+                self.refuse_views(one)
 
     def _check_arrays(self, objects: Sequence[Any], written: list[bool], given: Given) -> None:
         """The same for arrays of a framework: by the memory that they look into."""
@@ -248,9 +260,9 @@ class Guarded:
         for arrays in by_memory.values():
             for one, changing in arrays:
                 if changing and any(shared(self.framework, one, two) for two, _ in arrays):
-                    self._refuse_views(one)
+                    self.refuse_views(one)
 
-    def _is_view(self, one: Any) -> bool:
+    def is_view(self, one: Any) -> bool:
         if type(one) is ndarray:
             return one.base is not None
         if not is_leaf(one):
@@ -265,14 +277,14 @@ class Guarded:
             return False
         return getrefcount(base) > _BASE_ALONE + 1  # one for the name here
 
-    def _refuse_views(self, one: Any) -> None:
+    def refuse_views(self, one: Any) -> None:
         shape = getattr(one, "shape", "")
         raise SourceError(
             f"{self.facts.where}: between two steps, an array of shape {shape} is a view of another one that is still "
             f"in use, and the loop writes into arrays: make it a copy ({copying(self.framework)})"
         )
 
-    def _check_new(self, taken: Taken, given: Given) -> None:
+    def check_new(self, taken: Taken, given: Given) -> None:
         if self.facts.captures:
             check_escape(self.facts, [*taken.objects, *taken.leaves], self._codes)
         check_leaves(self.facts.where, taken.leaves, self.framework.level, self._stays(given), taken.met)
@@ -282,10 +294,10 @@ class Guarded:
         entry, known, constants = self.entry, self.net.known, {} if given.fresh else given.known
         return lambda one: entry.taken.met(one) or id(one) in known or entry.given.met(one) or id(one) in constants
 
-    def _check_keys(self, shapes: Iterable[Any], given: Given) -> None:
+    def check_keys(self, shapes: Iterable[Any], given: Given) -> None:
         check_identities(self.facts.where, keyed(shapes), self._stays(given), "is a key of a dict")
 
-    def _check_memos(self, objects: Iterable[Any], given: Given | None) -> None:
+    def check_memos(self, objects: Iterable[Any], given: Given | None) -> None:
         """Refuse results that are remembered, if they depend on what changes."""
         changing = set(map(id, objects))
         if given is not None:

@@ -45,7 +45,7 @@ class Opening(Builder):
     def open(self, shapes: Sequence[Shape], lost: Sequence[Shape]) -> list[Any]:
         """The roots; objects that no name reaches any more are made as well."""
         found = []
-        for shape, copied in zip(shapes, self._program.copied):
+        for shape, copied in zip(shapes, self._program.guard.copied):
             self._copying = copied
             found.append(self._make(shape))
             self._ends.append(len(self.objects))
@@ -92,7 +92,7 @@ class Opening(Builder):
         if type(value) is not ndarray:
             # Traced values of a greater level are made for this very call.
             return program.framework.share(value) if 0 < program.framework.level(value) <= program.level else value
-        written = self._state and (token == NEW or token in program.written)
+        written = self._state and (token == NEW or token in program.guard.written)
         if self._initial or not written:
             program.hold(value)
         elif not self._copying and program.sweeping:
@@ -108,7 +108,7 @@ class Opening(Builder):
 
     def _array(self, value: Any, token: int) -> Any:
         """An array of a framework: it can't be locked, and is copied wherever the loop may write into it."""
-        written = token in self._program.written or (self._copying and token == NEW)
+        written = token in self._program.guard.written or (self._copying and token == NEW)
         unlocked = self._initial and self._program.facts.trial and not self._program.framework.level(value)
         if not self._state or not (written or unlocked):
             return value
@@ -130,7 +130,7 @@ class Opening(Builder):
 
     def pinned(self) -> list[Any]:
         """Objects from before the loop that it may have changed: they are kept even if no name reaches them."""
-        written = self._program.written
+        written = self._program.guard.written
         found = [
             (token, one)
             for one, token in zip(self.objects, self.tokens)
@@ -172,7 +172,7 @@ class Given:
         self.fresh = any(level(leaf) > program.level for leaf in leaves if type(leaf) not in SIMPLE)
         """Whether they were made for one call alone."""
         self.known: dict[int, Any] = {id(one): (CONST, place) for place, one in enumerate(self.objects)}
-        self.marks = _one_a_memory(program.marks(self.objects), program.framework.memory)
+        self.marks = _one_a_memory(program.guard.marks(self.objects), program.framework.memory)
 
     def _made(self, program: SourceProgram, builder: Opening, leaves: Leaves) -> list[Any]:
         """The constants: the user's own objects, and copies of those with differentiated values in them."""

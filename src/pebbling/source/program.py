@@ -1,9 +1,17 @@
 """A loop of a transformed function as a program on flat leaves.
 
-A state is the number of a shape, then the leaves, then ``None`` up to a fixed width. Steps between two
-snapshots run inside the loop's own function on real objects, made anew from the leaves; what they
-are afterwards is taken apart again. Where every name holds an array or a number, that costs a few
-comparisons.
+    s = Box(); s.x, s.t = u, 0.0
+    for i in range(n):
+        s.x = s.x + 0.1 * np.cos(s.t) * s.x
+        s.t += 0.1
+
+The names of this loop reach one object with two leaves, so a state is ``[0, array, 0.1]``: the number of a shape
+(``graph.py``: a Box with ``x`` and ``t``), then the leaves, then ``None`` up to a fixed width. For a step,
+``opening.py`` puts the leaves into the user's own Box, the loop's function runs, and ``graph.Taken`` takes the Box
+apart again.
+
+Three parts do the work: ``Guard`` looks at every step from outside, ``FastPath`` runs loops whose names hold nothing
+but arrays and numbers, and this file takes the long way, which is always right.
 
 What the code before the run could not know is found out while it runs, and begins the run anew with
 that knowledge (``Again``): an array that a function writes into, a state that has grown, an exception.
@@ -11,11 +19,10 @@ that knowledge (``Again``): an array that a function writes into, a state that h
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from numpy import ndarray
 
@@ -25,33 +32,17 @@ from ..loops.frameworks import Framework
 from .agreed import Agreed
 from .containers import container_of, of_class
 from .entry import Entry, copying
-from .escape import codes_in
 from .facts import Facts
+from .fast_path import FastPath
 from .graph import SIMPLE, Shape, Taken, is_fixed, shared
-from .guard import Guarded, is_leaf
+from .guard import Guard, is_leaf
 from .net import Net
 from .opening import Given, Opening
 from .rewrite import RAISED, RETURNED
+from .running import QUIET, nothing_runs
 from .suspects import frames_above
 
 Leaves = list[Any]
-
-
-class Quiet(threading.local):
-    """Whether steps run that have run before, and so print nothing; and how many steps are running."""
-
-    depth = 0
-    steps = 0
-    net: Net | None = None
-    """What is known of the innermost step that is running."""
-
-
-QUIET = Quiet()
-
-
-def running() -> bool:
-    """Whether a step of a loop under a derivative is running."""
-    return QUIET.steps > 0
 
 
 class Sink:
@@ -64,7 +55,7 @@ class Sink:
         """Forget them."""
 
 
-class SourceProgram(Guarded):
+class SourceProgram:
     """One loop, from one entry."""
 
     varies = True
@@ -81,7 +72,7 @@ class SourceProgram(Guarded):
         stops: bool,
         net: Net,
     ) -> None:
-        self.net, self.over, self.sweeping = net, False, False
+        self.net, self.sweeping = net, False
         self.held_now: dict[int, Any] = {}
         """Arrays that are locked while the step runs."""
         self._held: dict[int, Any] = {}
@@ -89,37 +80,32 @@ class SourceProgram(Guarded):
         self.level = max(map(framework.level, [*entry.leaves, *entry.given.leaves]))
         self.length: int | None = None if stops else items.length
         self.rich = bool(self.length is None or facts.outs or facts.emits or facts.prints)
-        paths = set(facts.written) | facts.promoted_paths
-        self.written = entry.written_tokens(paths)
-        self.touched: set[int] = set()
-        self._call: Callable[[], tuple[Opening, Given]] = nothing_runs
+        self.guard = Guard(facts, function, framework, entry, net, self.length is None)
+        self.call: Callable[[], tuple[Opening, Given]] = nothing_runs
         """The objects of the call that is running."""
-        names = {path[0] for path in paths}
-        self.copied = [name in names for name in entry.roots]
         self._containers = [
             (one, container)
             for one in entry.originals
             if (container := container_of(type(one))) is not None and container.mutable
         ]
-        entry.check_views(self.written, framework)
-        self.mutates = any(self.copied)
+        self.mutates = any(self.guard.copied)
         self.count = len(facts.state)
         self.shapes: list[tuple[tuple[Shape, ...], tuple[Shape, ...]]] = []
         self._numbers: dict[Any, int] = {}
         self.width = max(width, entry.most)
         self.traced = {type(leaf) for leaf in [*entry.leaves, *entry.given.leaves] if framework.level(leaf)}
         self.pads = [None] * (self.width - len(entry.shapes))
-        self.first = [self._number((entry.shapes, ())), *self._padded(entry.leaves)]
+        self.first = [self.number_of((entry.shapes, ())), *self._padded(entry.leaves)]
         self.reached = 0
         self.out_shapes: tuple[Shape, ...] = ()
         self.agreed = Agreed(facts)
         self.emit_shapes: list[list[list[Shape]]] = []
         self.aliased: list[set[int]] = []
-        self.emits_state = False
         self.given: Given | None = None
-        self._codes = codes_in(function.__code__) if facts.captures else set()
         self._order = {name: entry.first_const + place for place, name in enumerate(entry.fixed)}
         self.sinks = [Sink() for _ in facts.emits]
+        lean = entry.is_simple and not facts.captures and framework.execute is None
+        self._fast = FastPath(self) if lean else None
 
     # What a driver asks of a program.
 
@@ -127,6 +113,19 @@ class SourceProgram(Guarded):
         return bool(self.items.ready(step))
 
     def advance(self, state: Leaves, consts: Leaves, start: int, stop: int) -> Leaves:
+        """The state after steps ``start … stop-1``; ``state`` is emptied."""
+        if self._fast is None:
+            return self.walk(state, consts, start, stop)
+        return self._fast.advance(self, state, consts, start, stop)
+
+    def full(self, state: Leaves, consts: Leaves, step: int) -> tuple[Any, Leaves, Sequence[Any], Sequence[Any]]:
+        """One step, with all that it gives: how it ended, the state, what the loop leaves behind, what it collects."""
+        emits: list[Any] = [[] for _ in self.facts.emits]
+        found: Any = None if self._fast is None else self._fast.full(self, state, consts, step, emits)
+        return self._steps(list(state), consts, step, step + 1, emits) if found is None else found
+
+    def walk(self, state: Leaves, consts: Leaves, start: int, stop: int) -> Leaves:
+        """``advance`` the long way round, which is always right."""
         new = list(state)
         state.clear()
         while start < stop:
@@ -138,9 +137,6 @@ class SourceProgram(Guarded):
             start = end
         return new
 
-    def full(self, state: Leaves, consts: Leaves, step: int) -> tuple[Any, Leaves, Sequence[Any], Sequence[Any]]:
-        return self._steps(list(state), consts, step, step + 1, [[] for _ in self.facts.emits])
-
     def where(self) -> str:
         return self.facts.where
 
@@ -151,7 +147,7 @@ class SourceProgram(Guarded):
         return self.net.catches
 
     def written_into(self, error: ValueError, frame: FrameType) -> Exception:
-        return self._locked(error, frames_above(frame), *self._call())
+        return self.guard.locked(error, frames_above(frame), *self.call())
 
     def owned(self) -> list[Any]:
         """Arrays of a framework in the initial state that are copies, because the loop writes into them."""
@@ -179,17 +175,17 @@ class SourceProgram(Guarded):
 
     def _steps(self, state: Leaves, consts: Leaves, start: int, stop: int, emits: list[Any]) -> Any:
         """Steps ``start … stop-1``; the user's own objects are what they were when they are over."""
-        self.sweeping = stop > self.reached and not self.over
+        self.sweeping = stop > self.reached and not self.guard.over
         contents = [(one, type(one), container, *container.parts(one)) for one, container in self._containers]
         contents = [(one, cls, container, list(children), rest) for one, cls, container, children, rest in contents]
         spots = [(spot, spot.get()) for spot in self.entry.spots]
         around, QUIET.net = QUIET.net, self.net
         try:
-            if not self.over:
+            if not self.guard.over:
                 return self._on_objects(state, consts, start, stop, emits)
             with self.net.as_before():
                 found = self._on_objects(state, consts, start, stop, emits)
-                self._check_replayed()
+                self.guard.check_replayed()
                 return found
         finally:
             QUIET.net = around
@@ -209,7 +205,7 @@ class SourceProgram(Guarded):
         opening = Opening(self, state[1:], given.objects, initial=start == 0, taken=given.known)
         state.clear()
         roots = opening.open(shapes, lost)
-        marks = self.marks(opening.objects)
+        marks = self.guard.marks(opening.objects)
         count, entry = self.count, self.entry
         carried = dict(zip(entry.carried, roots[count:]))
         args = [carried[name] if name in carried else given.values[self._order[name]] for name in self.facts.consts]
@@ -222,7 +218,7 @@ class SourceProgram(Guarded):
             if entry.sources_carried
             else given.values[entry.first_const + len(self._order) :]
         )
-        self._call = lambda: (opening, given)
+        self.call = lambda: (opening, given)
         quiet = stop <= self.reached
         QUIET.depth += quiet
         QUIET.steps += 1
@@ -231,48 +227,48 @@ class SourceProgram(Guarded):
         finally:
             QUIET.depth -= quiet
             QUIET.steps -= 1
-            self._call = nothing_runs
+            self.call = nothing_runs
         flag, value, new, outs = results
         if flag == RAISED:
-            self._check_intact(given, opening, marks)
-            self._raised(value, opening, given)
-        self._check_marks(given, opening, marks)
-        self._check_kept(given, stop > self.reached)
+            self.guard.check_intact(given, opening, marks)
+            self.guard.raised(value, opening, given)
+        self.guard.check_marks(given, opening, marks)
+        self.guard.check_kept(given, stop > self.reached)
         if stop > self.reached and self.net.memos.memos:
-            self._check_memos(opening.objects, given)
+            self.guard.check_memos(opening.objects, given)
         self.reached = max(self.reached, stop)
         roots = [*new, *extra, *[spot.get() for spot in entry.spots]]
         if flag in (RETURNED, RAISED):
             outs = (*outs, value)
-        return flag, *self._closed(opening, given, roots, outs, emits, start, stop)
+        return flag, *self.closed(opening, given, roots, outs, emits, start, stop)
 
-    def _closed(
+    def closed(
         self, opening: Opening, given: Given, roots: list[Any], outs: list[Any], emits: list[Any], step: int, stop: int
     ) -> tuple[Leaves, Sequence[Any], Sequence[Any]]:
         taken = Taken(opening.known(given))
         shapes: list[Shape] = []
         written: list[bool] = []
-        for value, copied in zip(roots, self.copied):
+        for value, copied in zip(roots, self.guard.copied):
             shapes.append(taken.take(value))
             written += [copied] * (len(taken.objects) - len(written))
         lost = tuple([taken.take(one) for one in opening.pinned() if not taken.met(one)])
         written += [True] * (len(taken.objects) - len(written))
         size = len(taken.leaves)
         self.out_shapes = tuple([taken.take(value) for value in outs])
-        self._check_new(taken, given)
+        self.guard.check_new(taken, given)
         if size > self.width:
-            raise self._again(
+            raise self.guard.again(
                 f"{self.facts.where}: the state of the loop grows from {self.width} to {size} values", width=2 * size
             )
         leaves = taken.leaves
         if step == 0:
-            self._check_trial(taken.objects, given, opening)
+            self.guard.check_trial(taken.objects, given, opening)
         if self.mutates:
-            self._check_views(taken.objects[: len(written)], written, given, opening)
+            self.guard.check_views(taken.objects[: len(written)], written, given, opening)
         count = len(self.shapes)
-        number = self._number((tuple(shapes), lost))
+        number = self.number_of((tuple(shapes), lost))
         if number == count:
-            self._check_keys(shapes, given)
+            self.guard.check_keys(shapes, given)
         self.agreed.state(stop, number)
         self.agreed.outs(stop, self.out_shapes)
         state = [number, *self._padded(leaves[:size])]
@@ -288,7 +284,7 @@ class SourceProgram(Guarded):
         """What a step has appended to lists; shapes and shared objects are noted the first time."""
         taken = Taken(opening.known(given), apart=True)
         shapes = [[taken.take(value) for value in values] for values in emits]
-        self._check_new(taken, given)
+        self.guard.check_new(taken, given)
         self.agreed.emitted(step, self.emit_shapes, shapes)
         if step == len(self.emit_shapes):
             self.emit_shapes.append(shapes)
@@ -302,7 +298,7 @@ class SourceProgram(Guarded):
                 for leaf in (taken.leaves[place], *seen):
                     if type(leaf) is ndarray:
                         self.hold(leaf)
-                self.emits_state = True
+                self.guard.emits_state = True
                 if any(id(one) in changing for one in seen):
                     raise SourceError(
                         f"{self.facts.where}: an array is appended to a list and written into later on, which would "
@@ -314,9 +310,11 @@ class SourceProgram(Guarded):
         """The arrays among some objects that change if one is written into: itself, and those with the same memory."""
         if not is_leaf(one) or not _is_kept(one):
             return []
-        view = self._is_view(one)
+        view = self.guard.is_view(one)
         return [
-            two for two in objects if two is one or ((view or self._is_view(two)) and shared(self.framework, one, two))
+            two
+            for two in objects
+            if two is one or ((view or self.guard.is_view(two)) and shared(self.framework, one, two))
         ]
 
     def _note_traced(self, leaves: Leaves) -> None:
@@ -327,17 +325,12 @@ class SourceProgram(Guarded):
     def _padded(self, leaves: Leaves) -> Leaves:
         return [*leaves, *[None] * (self.width - len(leaves))]
 
-    def _number(self, shape: Any) -> int:
+    def number_of(self, shape: Any) -> int:
         number = self._numbers.get(shape)
         if number is None:
             number = self._numbers[shape] = len(self.shapes)
             self.shapes.append(shape)
         return number
-
-
-def nothing_runs() -> NoReturn:
-    """Stands for the objects of a call while there is none."""
-    raise RuntimeError("no step is running")
 
 
 def _is_kept(one: Any) -> bool:

@@ -70,8 +70,8 @@ class Rewrite:
             first, second = set(bound), set(bound)
             node.body = self._block(node.body, loop, first)
             node.orelse = self._block(node.orelse, loop, second)
-            bound &= first & second
-            bound |= first & second
+            bound.clear()
+            bound.update(first & second)
             return
         deleted = Uses([node]).deletes
         for field in ("body", "handlers", "orelse", "finalbody", "cases"):

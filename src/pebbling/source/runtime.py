@@ -22,10 +22,10 @@ from .finish import finish
 from .graph import FIXED, SIMPLE, UNBOUND, Taken, is_module
 from .guard import Again
 from .items import View, items_of, joined, real, spanned, view_of
-from .lean import LeanProgram
 from .net import Net
-from .program import QUIET, Sink, SourceProgram, running
+from .program import Sink, SourceProgram
 from .rewrite import RAISED, RETURNED
+from .running import QUIET, running
 from .watch import Watch
 
 _MOST_ATTEMPTS = 64
@@ -166,9 +166,7 @@ class Runtime:
             entry.check_copies()
             items.check_apart(entry)
             net.start(entry)
-            lean = entry.is_simple and not facts.captures and framework.execute is None
-            kind = LeanProgram if lean else SourceProgram
-            program = kind(facts, function, framework, items, entry, width, stops, net)
+            program = SourceProgram(facts, function, framework, items, entry, width, stops, net)
             program.reached = reached
             _make_private(program)
             try:
@@ -185,7 +183,7 @@ class Runtime:
             except (Again, Refused) as error:
                 self._give_up(program)
                 again = error.error if isinstance(error, Refused) else error
-                if not isinstance(again, Again) or again.maker is not program:
+                if not isinstance(again, Again) or again.maker is not program.guard:
                     raise
                 withdraw(again)
                 if not self._learned(again, facts, promoted, entry):
@@ -198,7 +196,7 @@ class Runtime:
                 self._give_up(program)
                 raise
             facts.width = max(facts.width, program.width if width else 0)
-            program.over = True
+            program.guard.over = True
             return finish(program, outcome, call.outs, emits)
         raise SourceError(f"{facts.where}: what this loop changes is not to be found out: use pebbling.loop")
 
@@ -288,7 +286,7 @@ def _shared(entry: Entry, facts: Facts, emits: Sequence[Any]) -> set[str]:
 def _make_private(program: SourceProgram) -> None:
     """Copies of what the loop changes and the user still holds; they are given back in the end."""
     entry = program.entry
-    written = {id(entry.originals[token]) for token in program.written}
+    written = {id(entry.originals[token]) for token in program.guard.written}
     for place, leaf in enumerate(program.first):
         if restorer(type(leaf)) or ((type(leaf) is ndarray or program.framework.array(leaf)) and id(leaf) in written):
             program.first[place] = private(leaf, program.framework)

@@ -14,8 +14,8 @@ from ...errors import SourceError
 from ...source.entry import Entry
 from ...source.escape import check_escape, codes_in
 from ...source.graph import UNBOUND
-from ...source.program import QUIET
 from ...source.rewrite import BROKEN, RAISED, RETURNED
+from ...source.running import QUIET
 from ...source.runtime import Call
 from .errors import explained
 from .logic import Exit, Exits, Logic
