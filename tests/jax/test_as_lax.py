@@ -253,6 +253,13 @@ class TestRefusals:
         found = pj.fori_loop(2, 12, turn, 0.3, unroll=unroll)
         np.testing.assert_allclose(found, lax.fori_loop(2, 12, turn, 0.3), rtol=1e-6)
 
+    def test_what_a_loop_never_changes_is_no_part_of_a_batch(self):
+        def f(x, y):
+            same = lambda _, y: pj.scan(lambda y, _: (y, None), y, None, length=9, slots=2)[0]  # noqa: E731
+            return lax.cond(x < 0, same, same, x, y)
+
+        assert float(jax.vmap(f, (0, None), None)(jnp.arange(3.0), 3.0)) == 3.0
+
     def test_unrolling_that_leaves_nothing_to_keep(self):
         with pytest.raises(ValueError, match=r"unroll=True and slots.*smaller unroll"):
             pj.scan(lambda c, x: (c + x, x), 1.0, jnp.arange(4.0), slots=2, unroll=True)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.tree_util import tree_flatten, tree_unflatten
 
 from . import compat
-from .compat import Jaxpr, evaluate, trace
+from .compat import Enabled, Jaxpr, evaluate, trace
 from .masks import parts
 from .primitives import counted, loop_p, reverse_p
 
@@ -24,17 +24,17 @@ from .primitives import counted, loop_p, reverse_p
 class Checked:
     """A jaxpr that takes the errors so far before its inputs, and gives them before its outputs."""
 
-    def __init__(self, jaxpr: Jaxpr, enabled: Any, error: Any) -> None:
-        self.jaxpr, self.enabled = jaxpr, enabled
-        self.error = compat.with_room_for(error, self._made(error)[2])
+    def __init__(self, jaxpr: Jaxpr, enabled: Enabled, error: Any) -> None:
+        self.jaxpr = jaxpr
+        self.error = compat.with_room_for(error, self._made(error, enabled.aside())[2])
         values, _ = tree_flatten(self.error)
         self.values = [jnp.asarray(v) for v in values]
         self.number = len(values)
-        self.made, self.tree, _ = self._made(self.error)
+        self.made, self.tree, _ = self._made(self.error, enabled)
 
-    def _made(self, error: Any) -> Any:
+    def _made(self, error: Any, enabled: Enabled) -> Any:
         values, tree = tree_flatten(error)
-        return compat.checked(self.jaxpr, self.enabled, tree, [compat.aval_of(v) for v in values])
+        return compat.checked(self.jaxpr, enabled, tree, [compat.aval_of(v) for v in values])
 
     def body(self, before: int, outputs: int) -> Jaxpr:
         """With the errors as the inputs after the first ``before`` ones, and only so many of the outputs after them."""
@@ -59,14 +59,14 @@ def followed_by(first: Jaxpr, other: Callable[..., list[Any]]) -> Jaxpr:
     return trace(lambda *args: [*call(*args), *other(args)], first.in_avals)
 
 
-def unchecked(jaxpr: Jaxpr, enabled: Any, error: Any) -> Jaxpr:
+def unchecked(jaxpr: Jaxpr, enabled: Enabled, error: Any) -> Jaxpr:
     """The jaxpr without the checks in it, which are made elsewhere."""
     if not jaxpr.effects:
         return jaxpr
-    return trace(lambda *args: compat.check(jaxpr, enabled, error, *args)[1], jaxpr.in_avals)
+    return trace(lambda *args: compat.check(jaxpr, enabled.aside(), error, *args)[1], jaxpr.in_avals)
 
 
-def check_loop(error: Any, enabled: Any, *args: Any, **params: Any) -> tuple[Any, list[Any]]:
+def check_loop(error: Any, enabled: Enabled, *args: Any, **params: Any) -> tuple[Any, list[Any]]:
     body, sizes = params["body"], params["sizes"]
     count, consts, carry, xs, _ = parts(args, [counted(params["length"]), *sizes])
     checked = Checked(body, enabled, error)
@@ -79,7 +79,7 @@ def check_loop(error: Any, enabled: Any, *args: Any, **params: Any) -> tuple[Any
     return checked.result(outs), outs[number:]
 
 
-def check_reverse(error: Any, enabled: Any, *args: Any, **params: Any) -> tuple[Any, list[Any]]:
+def check_reverse(error: Any, enabled: Enabled, *args: Any, **params: Any) -> tuple[Any, list[Any]]:
     back, step, sizes = params["back"], params["step"], params["sizes"]
     first, given = counted(params["length"]), len(back.out_avals)
     before, (carried, us) = args[: first + sum(sizes[:4])], parts(args[first + sum(sizes[:4]) :], [sizes[4]])
@@ -95,7 +95,7 @@ def check_reverse(error: Any, enabled: Any, *args: Any, **params: Any) -> tuple[
     return checked.result(outs), outs[checked.number :]
 
 
-def check_while(error: Any, enabled: Any, *args: Any, **params: Any) -> tuple[Any, list[Any]]:
+def check_while(error: Any, enabled: Enabled, *args: Any, **params: Any) -> tuple[Any, list[Any]]:
     from .online import while_p
 
     cond, body, sizes, store = (params[name] for name in ("cond", "body", "sizes", "store"))

@@ -81,7 +81,7 @@ def register(
     _batching.fancy_primitive_batchers[of] = with_usual_promotion(batch)
     # From jax 0.12 on, which references are read later comes before the equation; loops take none.
     _pe.dce_rules[of] = lambda used, *rest: prune(used, rest[-1])
-    _checkify.error_checks[of] = check
+    _checkify.error_checks[of] = partial(_with_context if _NUMBERED else _without_context, check)
     _jet.jet_rules[of] = partial(_no_jet, of.name)
 
 
@@ -375,20 +375,45 @@ def inner_jaxprs(eqn: Any) -> list[Jaxpr]:
     return list(_core.jaxprs_in_params(eqn.params))
 
 
-def checked(jaxpr: Jaxpr, enabled: Any, tree: Any, errors: Sequence[Aval]) -> tuple[Jaxpr, Any, Any]:
+_NUMBERED = hasattr(_checkify, "CheckifyContext")
+"""From jax 0.11 on, errors are numbered by a context that rules are given before the errors so far."""
+
+
+class Enabled:
+    """Which errors are looked for, and the context that numbers them."""
+
+    def __init__(self, kinds: Any, context: Any) -> None:
+        self.kinds, self.context = kinds, context
+
+    def aside(self) -> Enabled:
+        """For what is evaluated to learn about it, and whose errors go nowhere."""
+        return Enabled(self.kinds, _checkify.CheckifyContext() if _NUMBERED else None)
+
+
+def _with_context(check: Callable[..., Any], context: Any, error: Any, kinds: Any, *args: Any, **params: Any) -> Any:
+    return check(error, Enabled(kinds, context), *args, **params)
+
+
+def _without_context(check: Callable[..., Any], error: Any, kinds: Any, *args: Any, **params: Any) -> Any:
+    return check(error, Enabled(kinds, None), *args, **params)
+
+
+def checked(jaxpr: Jaxpr, enabled: Enabled, tree: Any, errors: Sequence[Aval]) -> tuple[Jaxpr, Any, Any]:
     """The jaxpr with errors before inputs and outputs; the structure of what it gives; the errors that it can have."""
-    return _checkify.jaxpr_to_checkify_jaxpr(jaxpr, enabled, tree, *errors, *jaxpr.in_avals)
+    context = [enabled.context] if _NUMBERED else []
+    return _checkify.jaxpr_to_checkify_jaxpr(*context, jaxpr, enabled.kinds, tree, *errors, *jaxpr.in_avals)
 
 
-def check(jaxpr: Jaxpr, enabled: Any, error: Any, *args: Any) -> tuple[Any, list[Array]]:
+def check(jaxpr: Jaxpr, enabled: Enabled, error: Any, *args: Any) -> tuple[Any, list[Array]]:
     """Evaluate a jaxpr with its errors added to those so far."""
-    return _checkify.checkify_jaxpr(jaxpr, enabled, error, *args)
+    context = [enabled.context] if _NUMBERED else []
+    return _checkify.checkify_jaxpr(*context, jaxpr, enabled.kinds, error, *args)
 
 
-def can_fail(jaxpr: Jaxpr, enabled: Any) -> bool:
+def can_fail(jaxpr: Jaxpr, enabled: Enabled) -> bool:
     """Whether a jaxpr has errors to check for."""
     values, tree = jax.tree_util.tree_flatten(_checkify.init_error)
-    return bool(checked(jaxpr, enabled, tree, [aval_of(v) for v in values])[2])
+    return bool(checked(jaxpr, enabled.aside(), tree, [aval_of(v) for v in values])[2])
 
 
 def with_room_for(error: Any, kinds: Any) -> Any:

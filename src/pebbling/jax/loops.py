@@ -19,7 +19,7 @@ from .compat import is_concrete
 from .leaves import in_leaves
 from .masks import parts
 from .primitives import LoopPlan, loop_p
-from .simplify import Simplified, simplify
+from .simplify import Simplified, simplify, without_loop
 
 
 def scan(
@@ -169,6 +169,9 @@ def loop(
 def _run(
     body: Body, small: Simplified, count: list[Any], xs: list[Any], steps: int | None, plan: LoopPlan, flip: bool
 ) -> tuple[Any, Any]:
+    simple = without_loop(body.jaxpr, body.consts, body.carry, count[0] if count else steps)
+    if simple is not None:
+        return tree_unflatten(body.tree, simple), tree_unflatten(body.output_tree, [])
     outs = loop_p.bind(
         *count, *small.consts, *small.carry, *xs,
         body=small.body, sizes=(len(small.consts), len(small.carry), len(xs)), length=steps, plan=plan, store=(),

@@ -63,6 +63,14 @@ def simplify(body: Jaxpr, consts: list[Any], carry: list[Any], scanned: int) -> 
     return Simplified(made, [*consts, *starts], drop(fixed, carry), fixed, steps_of, starts)
 
 
+def without_loop(body: Jaxpr, consts: list[Any], carry: list[Any], count: Any) -> list[Any] | None:
+    """The final values of a loop that carries only invariants and counters; ``None`` if it does anything else."""
+    growth = [growth_of(body, 1 + len(consts) + k, k) for k in range(len(carry))]
+    if not carry or len(body.out_avals) > len(carry) or body.effects or None in growth:
+        return None
+    return [_grown(start, by, count) for start, by in zip(carry, growth)]
+
+
 def growth_of(body: Jaxpr, position: int, output: int) -> Any:
     """By how much a carried value grows in a step, if by a constant; 0 if it never changes; else ``None``."""
     inner = body.jaxpr
