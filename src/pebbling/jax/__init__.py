@@ -3,6 +3,7 @@
 from .accelerator import GPU_OPTIONS
 from .compiled import grad, jit, value_and_grad
 from .loops import fori_loop, loop, scan
+from .models import Deviation, FunctionPlan, PlannedFunction, fit
 from .nested import nested_checkpoint_scan
 from .offload import offload_loop
 from .online import while_loop
@@ -11,9 +12,13 @@ from .why import why
 
 __all__ = [
     "GPU_OPTIONS",
+    "Deviation",
     "Entry",
+    "FunctionPlan",
+    "PlannedFunction",
     "Report",
     "checkpoint_loops",
+    "fit",
     "fori_loop",
     "grad",
     "jit",

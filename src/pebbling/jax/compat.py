@@ -311,6 +311,12 @@ def varying(aval: Aval) -> frozenset[str]:
     return frozenset(getattr(aval, "vma", ()) or ())
 
 
+def is_placed(aval: Aval) -> bool:
+    """Whether a type says how its values are spread over a mesh with explicit axes."""
+    spec = getattr(getattr(aval, "sharding", None), "spec", None) or ()
+    return any(axis is not None for axis in spec)
+
+
 def is_concrete(value: Any) -> bool:
     """Whether a value is a number at hand, not one that is traced."""
     return not isinstance(value, _core.Tracer)

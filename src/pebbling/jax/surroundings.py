@@ -40,6 +40,12 @@ class Surroundings:
     layers: tuple[_Layer, ...]
     avals: tuple[Any, ...]
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells one from another."""
+        layers = tuple((each.kind, each.mask, each.dims, str(each.axis)) for each in self.layers)
+        return layers, tuple(str(aval) for aval in self.avals)
+
     def program(self, flat: Flat) -> Flat:
         """The flat function of the call with all transformations applied."""
         for layer in self.layers:
@@ -48,12 +54,9 @@ class Surroundings:
 
 
 def seen(values: Sequence[Any]) -> Surroundings:
-    """What is seen around a call with these values."""
-    layers, at = [], list(values)
-    for kind, mask, values_at, dims, axis in tracers.transformations(at):
-        at = values_at
-        if any(mask):
-            layers.append(_Layer(kind, tuple(mask), tuple(dims), axis))
+    """What is seen around a call with these values, and a derivative at least."""
+    found = around(values)
+    layers = list(found.layers)
     if sum(layer.kind == "reverse" for layer in layers) > 1:
         raise ValueError(
             "memory= was given to a loop, or to checkpoint_loops, inside two reverse derivatives: what lives between "
@@ -62,6 +65,16 @@ def seen(values: Sequence[Any]) -> Surroundings:
         )
     if not any(layer.kind == "reverse" for layer in layers):
         layers.insert(0, _Layer("reverse", tuple(floating([compat.aval_of(v) for v in values]))))
+    return Surroundings(tuple(layers), found.avals)
+
+
+def around(values: Sequence[Any]) -> Surroundings:
+    """What is seen around a call with these values."""
+    layers, at = [], list(values)
+    for kind, mask, values_at, dims, axis in tracers.transformations(at):
+        at = values_at
+        if any(mask):
+            layers.append(_Layer(kind, tuple(mask), tuple(dims), axis))
     return Surroundings(tuple(layers), tuple(compat.aval_of(v) for v in at))
 
 
