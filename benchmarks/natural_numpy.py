@@ -23,9 +23,10 @@ import numpy as np
 import scipy
 
 import pebbling as pb
+from outside import reason_of
 
 AT = np.array([0.71, 0.33, 0.52])
-FIELDS = ("physics", "statistics", "signals", "others")
+FIELDS = ("physics", "statistics", "signals", "others", "earth", "engineering", "methods")
 NO_LOOP = ("has no for or while loop of its own",)
 
 
@@ -48,9 +49,9 @@ def verdict(f: Callable) -> tuple[str, str]:
         except pb.errors.PebblingError as error:
             if any(text in str(error) for text in NO_LOOP):
                 continue
-            return "refused", f"checkpoint={checkpoint}: " + str(error).split("\n", 1)[-1][:150]
+            return "refused", f"checkpoint={checkpoint}: {reason_of(error)}"
         except Exception as error:
-            return "raw", f"checkpoint={checkpoint}: {type(error).__name__}: {str(error)[:150]}"
+            return "raw", f"checkpoint={checkpoint}: {type(error).__name__}: {reason_of(error)}"
         close = np.allclose(gradient, expected, rtol=1e-5, atol=1e-7)
         if not close and not np.allclose(gradient, differences(f, AT, 1e-6), rtol=1e-4, atol=1e-6):
             return "wrong", f"checkpoint={checkpoint}: {gradient} for {expected}"

@@ -438,3 +438,28 @@ def test_plain_calls_are_those_of_scipy():
 def test_scipy_is_not_imported_for_those_who_do_not_use_it():
     code = "import sys, numpy as np, pebbling as pb; pb.grad(np.sum)(np.ones(3)); print('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_a_curve_through_traced_values_has_scipys_own_bits():
+    def f(p):
+        curve = interpolate.CubicSpline(np.array([0.0, 1.0, 2.5, 4.0]), np.array([1.0, p[0], 0.5, p[1]]))
+        return sum(np.exp(-0.1 / (0.5 + np.abs(curve(q)))) for q in np.arange(0, 4, 0.3))
+
+    at = np.array([0.71, 0.33])
+    value, gradient = pb.value_and_grad(f)(at)
+    assert value == f(at)
+    h = 1e-6 * np.eye(2)
+    np.testing.assert_allclose(gradient, [(f(at + e) - f(at - e)) / 2e-6 for e in h], rtol=1e-7)
+
+
+def test_odeint_across_kinks_of_its_equations():
+    weights = np.random.default_rng(0).normal(size=(2, 20)) * 0.1
+
+    def f(w, **options):
+        path = integrate.odeint(lambda y, t: np.maximum(0, y @ w + 0.1) @ w.T, [2.0, 0.0], [0.0, 0.7, 1.5], **options)
+        return np.sum(path**2)
+
+    v = np.random.default_rng(1).normal(size=(2, 20))
+    exact = [f(weights + h * v, rtol=1e-12, atol=1e-12) for h in (1e-5, -1e-5)]
+    assert np.sum(pb.grad(f)(weights) * v) == pytest.approx((exact[0] - exact[1]) / 2e-5, rel=1e-6)
+    assert np.isfinite(pb.grad(lambda w: f(w, rtol=1e-2))(weights)).all()

@@ -4,6 +4,7 @@ The module is an engine in the sense of ``pebbling.engine.protocol``.
 """
 
 from . import foreign as foreign
+from . import lists as lists
 from . import makers as makers
 from .construct import array, asarray
 from .dual import Dual

@@ -130,6 +130,7 @@ class Array(Traced):
     size = property(lambda self: int(np.size(plain(self))))
     itemsize = property(lambda self: self.dtype.itemsize)
     nbytes = property(lambda self: self.size * self.dtype.itemsize)
+    device = property(lambda self: "cpu")
     T = property(lambda self: np.transpose(self))
     mT = property(lambda self: np.matrix_transpose(self))
     real = property(lambda self: np.real(self))

@@ -25,6 +25,7 @@ from numpy import ndarray
 
 from .alias import Alias, link, refresh
 from .arraylike import OPERATORS, Array
+from .construct import listed
 from .dual import Dual
 from .elision import LARGE, swaps_product, swaps_reflected, swaps_ufunc
 from .kinds import map_tree
@@ -262,9 +263,19 @@ class Blank(Array):
         return lambda *args, **kwargs: self._of_method(name, args, kwargs)
 
 
+_MIRRORED = {
+    f"__{here}{name}__": f"__{there}{name}__"
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+    for here, there in (("", "r"), ("r", ""))
+}
+"""The operator of the other operand."""
+
+
 def _operator(name: str) -> Callable[..., Any]:
     def operator(self: Any, other: Any) -> Any:
-        other = _held(other)
+        other = _held(listed(other))
+        if isinstance(other, Traced):  # a list of traced values
+            return getattr(other, _MIRRORED[name])(self)
         out = getattr(self.value, name)(other)
         return _blank(self, out) if type(out) is ndarray and out.dtype.kind in "fc" else out
 

@@ -38,6 +38,8 @@ def _load() -> None:
 
 
 BEFORE.append(_load)
+REFUSED: set[Any] = set()
+"""Functions that are refused where something traced is given to them."""
 
 
 def leaves_of(tree: Any) -> list[Any]:
@@ -107,6 +109,7 @@ def refused_where_traced(owner: Any, names: str, way_out: str) -> None:
 
 def _refused(owner: Any, name: str, way_out: str) -> None:
     original = current(owner, name)
+    REFUSED.add(vars(owner)[name])
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -169,6 +169,17 @@ def pull_getitem(grads: list[Any], entry: Any) -> None:
     add_at(grads[i], index, grads[-1])
 
 
+def pull_element(grads: list[Any], entry: Any) -> None:
+    """``y = x[index]``, a number: the same."""
+    _, i, index, shape, dtype = entry
+    if isinstance(grads[-1], Traced) or not (grads[i] is None or is_own(grads, i)):
+        pull_getitem(grads, entry)
+        return
+    if grads[i] is None:
+        grads[i] = np.zeros(shape, dtype)
+    grads[i][index] += grads[-1]
+
+
 def add_at(whole: Any, index: Any, part: Any) -> None:
     """``whole[index] += part``, every repeated element counted."""
     if type(part) is ndarray and part.ndim and is_basic(index):

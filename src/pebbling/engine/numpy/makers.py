@@ -14,7 +14,7 @@ from .standins import current, of_a_library, stand_in
 
 MAKERS = """
     zeros empty ones full eye identity arange linspace logspace geomspace array copy zeros_like ones_like empty_like
-    full_like diag tri tile fromiter fromfunction
+    full_like diag tri tile fromiter fromfunction hanning hamming blackman bartlett kaiser
 """
 
 

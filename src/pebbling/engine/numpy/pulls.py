@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numpy import ndarray
+from numpy import float64, matmul, ndarray
 
 from .tape import accumulate, fit, is_own, meta
 
@@ -153,9 +153,104 @@ def pull_primitive(grads: list[Any], entry: Any) -> None:
         part = None  # it may be large, and the next one is computed before this name is bound again
 
 
+def pull_product_with(grads: list[Any], entry: Any) -> None:
+    """``y = a @ x``, a plain matrix: (pull, x, a)."""
+    accumulate(grads, entry[1], matmul(entry[2].T, grads[-1]))
+
+
+def pull_row(grads: list[Any], entry: Any) -> None:
+    """``y = np.array([x, …])`` of numbers: (pull, places, -1 for those that are plain)."""
+    g = grads[-1]
+    for k, i in enumerate(entry[1]):
+        if i >= 0:
+            _add_number(grads, i, g[k])
+
+
 def pull_item(grads: list[Any], entry: Any) -> None:
     """One of several results: (pull, the entry of all, position, how many)."""
     _, i, position, length = entry
     if grads[i] is None:
         grads[i] = [None] * length
     grads[i][position] = grads[-1]
+
+
+# Of numbers, for code that works on one element at a time: nothing has a shape, and nothing is added to in place.
+
+
+def _add_number(grads: list[Any], i: int, part: Any) -> None:
+    before = grads[i]
+    grads[i] = part if before is None else before + part
+
+
+def same_number(grads: list[Any], entry: Any) -> None:
+    """``y = x + c``: (pull, x)."""
+    i = entry[1]
+    before, part = grads[i], grads[-1]
+    grads[i] = part if before is None else before + part
+
+
+def negative_number(grads: list[Any], entry: Any) -> None:
+    """``y = c - x``: (pull, x)."""
+    _add_number(grads, entry[1], -grads[-1])
+
+
+def add_numbers(grads: list[Any], entry: Any) -> None:
+    """``z = x + y``: (pull, x, y)."""
+    g = grads[-1]
+    _, i, j = entry
+    before = grads[i]
+    grads[i] = g if before is None else before + g
+    before = grads[j]
+    grads[j] = g if before is None else before + g
+
+
+def subtract_numbers(grads: list[Any], entry: Any) -> None:
+    """``z = x - y``: (pull, x, y)."""
+    g = grads[-1]
+    _, i, j = entry
+    before = grads[i]
+    grads[i] = g if before is None else before + g
+    before = grads[j]
+    grads[j] = -g if before is None else before + -g
+
+
+def multiply_numbers(grads: list[Any], entry: Any) -> None:
+    """``z = x * y``: (pull, x, y, value of x, value of y)."""
+    g = grads[-1]
+    _, i, j, x, y = entry
+    before = grads[i]
+    grads[i] = g * y if before is None else before + g * y
+    before = grads[j]
+    grads[j] = g * x if before is None else before + g * x
+
+
+def scale_number(grads: list[Any], entry: Any) -> None:
+    """``y = x * c``: (pull, x, c)."""
+    _, i, c = entry
+    before, part = grads[i], grads[-1] * c
+    grads[i] = part if before is None else before + part
+
+
+def divide_numbers(grads: list[Any], entry: Any) -> None:
+    """``z = x / y``: (pull, x, y, value of y, value of z)."""
+    _, i, j, y, z = entry
+    part = grads[-1] / y
+    _add_number(grads, j, -part * z)
+    _add_number(grads, i, part)
+
+
+def shrink_number(grads: list[Any], entry: Any) -> None:
+    """``y = x / c``: (pull, x, c)."""
+    _add_number(grads, entry[1], grads[-1] / entry[2])
+
+
+def over_number(grads: list[Any], entry: Any) -> None:
+    """``y = c / x``: (pull, x, value of x, value of y)."""
+    _, i, x, y = entry
+    _add_number(grads, i, -(grads[-1] / x) * y)
+
+
+def number(grads: list[Any], entry: Any) -> None:
+    """``y = f(x)``: (pull, x, slope, value of y, value of x)."""
+    _, i, slope, y, x = entry
+    _add_number(grads, i, grads[-1] * slope(float64(y), float64(x)))

@@ -51,14 +51,14 @@ def next_level() -> int:
 
 def walk_back(tape: StepTape, grads: list[Any]) -> None:
     """Pull ``grads``, one entry a value, back to the inputs; both lists shrink to the inputs."""
-    leaves = tape.leaves
+    pop, drop = tape.pop, grads.pop
     try:
-        while len(tape) > leaves:
-            entry = tape.pop()
+        for _ in range(len(tape) - tape.leaves):
+            entry = pop()  # the one before is freed here
             if entry is not None and grads[-1] is not None:
                 entry[0](grads, entry)
-            entry = None
-            grads.pop()
+            drop()
+        entry = None
     finally:
         if tape.held:
             release(tape.held)

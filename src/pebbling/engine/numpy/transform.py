@@ -86,13 +86,14 @@ def value_and_grad(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
     def pulled(ran: Any, leaves: list[Any], rebuild: Any) -> tuple[Any, Tree]:
         outputs, back, rebuild_output = ran
         value = rebuild_output(iter(outputs))
-        if len(outputs) != 1 or meta(value)[0] != () or meta(value)[1].kind != "f":
+        if len(outputs) != 1 or np.size(plain(value)) != 1 or meta(value)[1].kind != "f":
             found = f"{meta(value)[1]} of shape {meta(value)[0]}" if len(outputs) == 1 else f"{len(outputs)} values"
             raise TypeError(
                 f"the gradient is that of one real number, but the function returned {found}; use pebbling.numpy.vjp"
             )
         grads: list[Any] = [None] * len(leaves)
-        back([meta(value)[1].type(1)], grads)
+        shape, dtype = meta(value)
+        back([np.ones(shape, dtype) if shape else dtype.type(1)], grads)
         result = rebuild(iter(_owned(grads, [meta(leaf) for leaf in leaves])))
         return value, result[0] if isinstance(argnums, int) else result
 

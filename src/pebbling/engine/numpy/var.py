@@ -11,14 +11,14 @@ from sys import getrefcount
 from typing import Any
 
 import numpy as np
-from numpy import multiply, ndarray
+from numpy import matmul, multiply, ndarray
 
 from . import pulls
 from .alias import link, shares
 from .arraylike import Array
 from .elision import LARGE, swaps_product, swaps_reflected, swaps_ufunc
 from .hold import SMALL, hold_captured, keep, small_copy
-from .indexing import freeze, lasts, pull_getitem, pull_write, put
+from .indexing import freeze, lasts, pull_element, pull_getitem, pull_write, put
 from .kinds import Elementwise
 from .rules.arithmetic import base_slope
 from .table import UNARY
@@ -27,6 +27,9 @@ from .traced import numbers
 
 ARRAYS: set[type] = {ndarray, np.float64}  # and dual numbers, which add themselves
 CONSTANTS = frozenset({ndarray, float, int, np.float64, np.float32})
+NUMBERS = frozenset({float, np.float64})  # of one shape and dtype, so that nothing needs to be compared
+FACTORS = frozenset({float, np.float64, int})
+_array = np.array
 OPERATORS: dict[Any, tuple[str, str]] = {
     np.add: ("__add__", "__radd__"),
     np.subtract: ("__sub__", "__rsub__"),
@@ -122,6 +125,18 @@ class Var(Array):
             out = ufunc(x)
             tape.append((pulls.pull_unary, self.index, slope, out if of_result else x))
             return Var(out, tape, len(tape) - 1)
+        if ufunc is matmul and method == "__call__" and not kwargs and type(inputs[0]) is ndarray:
+            left, x = inputs[0], self.value
+            if (
+                type(x) is ndarray
+                and left.ndim == 2
+                and 0 < x.ndim < 3
+                and left.dtype is x.dtype
+                and x.dtype.kind == "f"
+            ):
+                out = matmul(left, x)
+                self.tape.append((pulls.pull_product_with, self.index, keep(self.tape.held, left)))
+                return Var(out, self.tape, len(self.tape) - 1)
         if not kwargs and method == "__call__" and ufunc in OPERATORS and type(self.value) in ARRAYS:
             forward, reflected = OPERATORS[ufunc]
             left, right = inputs
@@ -137,6 +152,15 @@ class Var(Array):
 
     def __add__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
+        if type(x) in NUMBERS:
+            if type(other) is Var:
+                y = other.value
+                if other.tape is tape and type(y) in NUMBERS:
+                    tape.append((pulls.add_numbers, self.index, other.index))
+                    return Var(x + y, tape, len(tape) - 1)
+            elif type(other) in FACTORS:
+                tape.append((pulls.same_number, self.index))
+                return Var(x + other, tape, len(tape) - 1)
         if type(x) in ARRAYS:
             if type(other) is Var and other.tape is tape:
                 y = other.value
@@ -155,6 +179,9 @@ class Var(Array):
 
     def __radd__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
+        if type(x) in NUMBERS and type(other) in FACTORS:
+            tape.append((pulls.same_number, self.index))
+            return Var(other + x, tape, len(tape) - 1)
         if type(x) in ARRAYS and type(other) in CONSTANTS:
             out = other + x
             if out.dtype is x.dtype and out.shape == x.shape:
@@ -164,6 +191,15 @@ class Var(Array):
 
     def __sub__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
+        if type(x) in NUMBERS:
+            if type(other) is Var:
+                y = other.value
+                if other.tape is tape and type(y) in NUMBERS:
+                    tape.append((pulls.subtract_numbers, self.index, other.index))
+                    return Var(x - y, tape, len(tape) - 1)
+            elif type(other) in FACTORS:
+                tape.append((pulls.same_number, self.index))
+                return Var(x - other, tape, len(tape) - 1)
         if type(x) in ARRAYS:
             if type(other) is Var and other.tape is tape:
                 y = other.value
@@ -182,6 +218,9 @@ class Var(Array):
 
     def __rsub__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
+        if type(x) in NUMBERS and type(other) in FACTORS:
+            tape.append((pulls.negative_number, self.index))
+            return Var(other - x, tape, len(tape) - 1)
         if type(x) in ARRAYS and type(other) in CONSTANTS:
             out = other - x
             if out.dtype is x.dtype and out.shape == x.shape:
@@ -191,6 +230,15 @@ class Var(Array):
 
     def __mul__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
+        if type(x) in NUMBERS:
+            if type(other) is Var:
+                y = other.value
+                if other.tape is tape and type(y) in NUMBERS:
+                    tape.append((pulls.multiply_numbers, self.index, other.index, x, y))
+                    return Var(x * y, tape, len(tape) - 1)
+            elif type(other) in FACTORS:
+                tape.append((pulls.scale_number, self.index, other))
+                return Var(x * other, tape, len(tape) - 1)
         if type(x) in ARRAYS:
             if type(other) is Var and other.tape is tape:
                 y = other.value
@@ -218,6 +266,9 @@ class Var(Array):
 
     def __rmul__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
+        if type(x) in NUMBERS and type(other) in FACTORS:
+            tape.append((pulls.scale_number, self.index, other))
+            return Var(other * x, tape, len(tape) - 1)
         if type(x) in ARRAYS:
             if x.nbytes >= LARGE and swaps_reflected(getrefcount(self), other, self):
                 return self.__mul__(other)
@@ -232,6 +283,16 @@ class Var(Array):
 
     def __truediv__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
+        if type(x) in NUMBERS:
+            if type(other) is Var:
+                y = other.value
+                if other.tape is tape and type(y) in NUMBERS:
+                    out = x / y
+                    tape.append((pulls.divide_numbers, self.index, other.index, y, out))
+                    return Var(out, tape, len(tape) - 1)
+            elif type(other) in FACTORS:
+                tape.append((pulls.shrink_number, self.index, other))
+                return Var(x / other, tape, len(tape) - 1)
         if type(x) in ARRAYS:
             if type(other) is Var and other.tape is tape:
                 y = other.value
@@ -253,6 +314,10 @@ class Var(Array):
 
     def __rtruediv__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
+        if type(x) in NUMBERS and type(other) in FACTORS:
+            out = other / x
+            tape.append((pulls.over_number, self.index, x, out))
+            return Var(out, tape, len(tape) - 1)
         if type(x) in ARRAYS and type(other) in CONSTANTS:
             out = other / x
             if out.dtype is x.dtype and out.shape == x.shape:
@@ -262,10 +327,11 @@ class Var(Array):
 
     def __pow__(self, other: Any) -> Any:
         tape, x = self.tape, self.value
-        if type(x) in ARRAYS and (type(other) is int or type(other) is float):
+        if (type(x) in ARRAYS or type(x) is float) and (type(other) is int or type(other) is float):
             out = x**other
-            if out.dtype is x.dtype:
-                tape.append((pulls.pull_slope, self.index, base_slope(out, x, other)))
+            if type(out) is type(x) is float or (type(x) in ARRAYS and out.dtype is x.dtype):
+                at = np.float64(x) if type(x) is float else x  # whose powers may be infinite
+                tape.append((pulls.pull_slope, self.index, base_slope(out, at, other)))
                 return Var(out, tape, len(tape) - 1)
         return super().__pow__(other)
 
@@ -277,6 +343,9 @@ class Var(Array):
         tape, x = self.tape, self.value
         if type(index) is not int:
             index = freeze(tape.held, index)
+        elif type(x) is ndarray and x.ndim == 1:
+            tape.append((pull_element, self.index, index, x.shape, x.dtype))
+            return Var(x[index], tape, len(tape) - 1)
         out = x[index]
         tape.append((pull_getitem, self.index, index, x.shape, x.dtype))
         view = Var(out, tape, len(tape) - 1)
@@ -301,6 +370,26 @@ class Var(Array):
         source, like = (None, ((), None)) if value is part else (part.index, meta(value))
         tape.append((pull_write, self.index, source, index, last, *like))
         self.index = len(tape) - 1
+
+
+def row_of_numbers(items: list[Any]) -> Var | None:
+    """``np.array(items)``, if the items are numbers, some of them traced by one tape; else ``None``."""
+    tape, values, places = None, [], []
+    for item in items:
+        kind = type(item)
+        if kind is Var and type(item.value) in NUMBERS and (tape is None or item.tape is tape):
+            tape = item.tape
+            values.append(item.value)
+            places.append(item.index)
+        elif kind in FACTORS:
+            values.append(item)
+            places.append(-1)
+        else:
+            return None
+    if tape is None:
+        return None
+    tape.append((pulls.pull_row, places))
+    return Var(_array(values, float), tape, len(tape) - 1)
 
 
 def _write_plain(var: Var, index: Any, value: Any) -> None:

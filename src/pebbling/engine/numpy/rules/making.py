@@ -33,6 +33,7 @@ def _arguments(name: str, copy: bool | None) -> Any:
         if given.pop("like", None) is not None:
             raise refuse(f"np.{name} with like= has no derivative rule", "Leave it out")
         given.setdefault("copy", copy)
+        given["copy"] = _COPIES.get(given["copy"], given["copy"])
         if dtype is not None and np.dtype(dtype) == object_:
             raise refuse("an array of Python objects that are traced has no derivative", "Keep them in a list")
         return array(object, dtype, **given)
@@ -41,6 +42,7 @@ def _arguments(name: str, copy: bool | None) -> Any:
 
 
 object_ = np.dtype("O")
+_COPIES = {np._CopyMode.IF_NEEDED: None, np._CopyMode.ALWAYS: True, np._CopyMode.NEVER: False}  # as SciPy says it
 
 for name, copy in (("array", True), ("asarray", None), ("asanyarray", None)):
     stand_in(np, name, _arguments(name, copy))
@@ -131,29 +133,3 @@ def _plain(item: Any) -> Any:
 
 for name in ("r_", "c_"):
     stand_in(np, name, _Joiner(name))
-
-
-def _of_lists(owner: Any, name: str) -> None:
-    """Let a function take lists that hold traced values."""
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        for arg in args:
-            if type(arg) is list or type(arg) is tuple:
-                args = tuple(map(listed, args))
-                break
-        return original(*args, **kwargs)
-
-    stand_in(owner, name, call)
-
-
-TAKE_LISTS = """
-    sum prod mean average max min amax amin std var median ptp cumsum cumprod sort argsort argmax argmin any all dot
-    inner outer vdot diag diagflat tril triu trace kron roll flip ravel reshape transpose repeat squeeze real imag
-    cross diff trapezoid interp polyval nansum nanmean nanmax nanmin unique quantile percentile
-"""
-for name in TAKE_LISTS.split():
-    _of_lists(np, name)
-for name in ("norm", "det", "inv", "solve", "eigh", "eigvalsh", "cholesky", "slogdet"):
-    _of_lists(np.linalg, name)

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from .. import pulls
 from ..construct import array
 from ..foreign import is_traced, leaves_of
 from ..kinds import Elementwise, map_tree
 from ..refuse import refuse
 from ..standins import ISINSTANCE, current, stand_in
 from ..traced import Traced, highest, plain
+from ..var import NUMBERS, Var
 
 Slope = Callable[..., Any]
 _ONE: dict[str, Slope] = {
@@ -61,6 +63,12 @@ def _of_numbers(name: str, slopes: tuple[Slope, ...]) -> None:
 
     @functools.wraps(original)
     def call(*args: Any) -> Any:
+        if len(args) == 1 and type(args[0]) is Var and type(args[0].value) in NUMBERS:
+            (arg,) = args
+            tape, x = arg.tape, arg.value
+            y = original(x)
+            tape.append((pulls.number, arg.index, slopes[0], y, x))
+            return Var(y, tape, len(tape) - 1)
         return original(*args) if highest(args) is None else kind.run(args, {})
 
     def late(slope: Slope) -> Any:

@@ -196,6 +196,11 @@ def _log_density(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = 
         x = np.reshape(x, (*np.shape(x), 1))
     from_mean = x if mean is None else x - mean
     rows = np.reshape(from_mean, (-1, n))
+    if allow_singular and np.linalg.matrix_rank(plain(cov), hermitian=True) < n:
+        raise refuse(
+            "scipy.stats.multivariate_normal of a singular covariance has no derivative rule",
+            "Leave out the directions in which nothing varies",
+        )
     far = np.sum(np.transpose(rows) * np.linalg.solve(cov, np.transpose(rows)), axis=0)
     result = -0.5 * (n * math.log(2 * math.pi) + np.linalg.slogdet(cov)[1] + far)
     return np.reshape(result, np.shape(from_mean)[:-1])
