@@ -24,6 +24,8 @@ VERDICTS = ("right", "refused", "raw", "wrong", "not for us")
 SUITES = {
     "autograd": "outside_autograd:tests",
     "autograd-examples": "outside_autograd:examples",
+    "equinox": "outside_jax:equinox",
+    "jax": "outside_jax:jax",
 }
 """The module and the function of each suite."""
 
