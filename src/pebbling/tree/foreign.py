@@ -48,7 +48,8 @@ def _known(cls: type) -> ForeignNode | None:
     if module not in ("xarray", "astropy", "numpy", "scipy"):
         return None
     if module == "numpy":
-        return _MASKED if cls is np.ma.MaskedArray else None
+        # NumPy brings this part of it in when it is first asked for, which takes a megabyte.
+        return _MASKED if cls is getattr(sys.modules.get("numpy.ma"), "MaskedArray", None) else None
     for package, name, node in _TYPES:
         if module == package and cls.__name__ == name and getattr(_home(package), name, None) is cls:
             return node
