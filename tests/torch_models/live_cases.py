@@ -227,7 +227,8 @@ def twins(case: Callable[[], Made]) -> tuple[nn.Module, nn.Module, Batch]:
 def profiled(call: Callable[[], object]) -> int:
     """The peak above the start of what a call allocates on the CPU, by torch's own profiler."""
     gc.collect()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True, acc_events=True) as profile:
         call()
     events = profile.profiler.kineto_results.events()
     level = peak = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -18,6 +18,8 @@ from .model_plan import ModelPlan
 from .module import FittedFunction, Runner, fitted_module, original
 from .planner import Planner
 from .refusals import derivatives, refusals
+from .release import Release
+from .wishes import Wishes, wishes_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 Backend = Literal["eager", "captured", "inductor"]
@@ -37,6 +39,9 @@ class FitOptions:
     group: Any = None
     verify: Verify = None
     host: int | None = None
+    keep: Wishes = ()
+    never_replay: Wishes = ()
+    release: Release | None = None
 
     def runner(self, function: Callable[..., Any]) -> Any:
         """What runs a model or function with these options."""
@@ -73,6 +78,9 @@ def fit(
     group: Any = None,
     verify: Verify = None,
     host: float | str | None = None,
+    keep: Iterable[str] = (),
+    never_replay: Iterable[str] = (),
+    optimizer: torch.optim.Optimizer | None = None,
 ) -> F:
     """The same model or function, whose forward and backward pass take at most ``memory`` above what is there.
 
@@ -82,7 +90,11 @@ def fit(
     search, in seconds), and what the plan drops is made again. A value is dropped only if its operation
     gave the same bits twice while it was recorded; ``verify="all"`` compares them in every step, ``verify=100`` in
     every hundredth, and a difference is a ``ReplayError``. With ``host``, in bytes or as text, values may go to that
-    much memory of the host and come back, where that takes less time than making them again.
+    much memory of the host and come back, where that takes less time than making them again. ``keep`` names modules,
+    by path or as patterns such as ``"*.attn"``, whose results stay until their last use, and ``never_replay`` those
+    whose operations run once. With ``optimizer``, each gradient is applied and let go as it comes, so that they never
+    all exist; the loop stays as it is, ``optimizer.step()`` included, and so do its bits. What the optimizer keeps
+    from step to step is not part of the budget.
 
     With "captured" the model is traced into a graph whose operations are run by plan, which costs less time on the
     host; with "inductor" it is compiled as by torch.compile, with its gradients, and with a plan whose peak was
@@ -103,7 +115,10 @@ def fit(
     options = replace(options, host=_host(host, options))
     function = original(function)
     if isinstance(function, nn.Module):
-        return refit(function, options)  # type: ignore[return-value]
+        _refuse_fitted(function, options)
+    options = _wishes(options, function, keep, never_replay, optimizer)
+    if isinstance(function, nn.Module):
+        return fitted_module(function, options.runner(function), refit)  # type: ignore[return-value]
     if isinstance(function, type):
         raise TypeError(
             f"fit takes a module or a function, not a class: fit({function.__name__}(…)) fits a module of it"
@@ -124,7 +139,12 @@ def _host(host: float | str | None, options: FitOptions) -> int | None:
 
 
 def refit(model: nn.Module, options: FitOptions) -> nn.Module:
-    """A fitted module with given options, for ``fit`` and for copies of what it returned."""
+    """A fitted module with the options of the one that it is a copy of; the optimizer trains the other."""
+    return fitted_module(model, replace(options, release=None).runner(model), refit)
+
+
+def _refuse_fitted(model: nn.Module, options: FitOptions) -> None:
+    """Refuse what hides a model, and what has fitted parts."""
     wrappers = (nn.parallel.DistributedDataParallel, nn.DataParallel)
     if isinstance(model, wrappers) and options.backend != "eager":
         raise CaptureError(
@@ -136,7 +156,21 @@ def refit(model: nn.Module, options: FitOptions) -> nn.Module:
     )
     if inside is not None:
         raise CaptureError(f"{inside!r} in {type(model).__name__} is fitted already: fit the whole, or only its parts")
-    return fitted_module(model, options.runner(model), refit)
+
+
+def _wishes(options: FitOptions, function: Any, keep: Any, never_replay: Any, optimizer: Any) -> FitOptions:
+    """The options with what the user wishes of every plan."""
+    kept, once = wishes_of(function, keep, "keep"), wishes_of(function, never_replay, "never_replay")
+    for name, given in (("keep", kept), ("never_replay", once), ("optimizer", optimizer)):
+        if given and options.backend != "eager":
+            raise ValueError(f"{name}= with backend={options.backend!r}: only the default, 'eager', can do that")
+    if optimizer is None:
+        return replace(options, keep=kept, never_replay=once)
+    if isinstance(function, nn.Module):
+        mine = {id(each) for each in function.parameters()}
+        if not any(id(each) in mine for group in getattr(optimizer, "param_groups", ()) for each in group["params"]):
+            raise ValueError(f"optimizer= trains no parameter of {type(function).__name__}: give the one that does")
+    return replace(options, keep=kept, never_replay=once, release=Release(optimizer))
 
 
 def plan(

@@ -8,6 +8,10 @@ The usual loop stays as it is: ``loss.backward(); optimizer.step(); optimizer.ze
 stand-in that refuses to be used: what clips, scales or logs gradients there would see nothing of them, without a word.
 ``optimizer.step()`` takes the stand-ins away.
 
+What a parameter's update makes impossible is found in the step that is recorded: operations that read it are not run
+again afterwards, and a node of the backward pass that reads it afterwards behind torch's back (as ``weight.data``,
+which has no counter of versions in common with it) is refused.
+
 >>> import torch
 >>> model = torch.nn.Linear(2, 1)
 >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -20,11 +24,15 @@ stand-in that refuses to be used: what clips, scales or logs gradients there wou
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
+
+Watcher = Callable[[Tensor, list[Tensor], bool], None]
+"""A method that is told of each parameter that was updated, the tensors of its state, and whether these are new."""
 
 
 class Release:
@@ -32,7 +40,12 @@ class Release:
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         _check(optimizer)
+        before = _current.get(optimizer)
+        if before is not None:
+            before.close()
+        _current[optimizer] = self
         self._optimizer = weakref.ref(optimizer)
+        self._watchers: list[weakref.WeakMethod[Watcher]] = []
         self._step = type(optimizer).step
         """The class's own: what a scheduler has put around it counts steps, and is for whole ones."""
         self._around = optimizer.__dict__.get("step")
@@ -43,16 +56,26 @@ class Release:
             for parameter in group["params"]
             if parameter.requires_grad
         ]
-        around, applied = self._around, self._applied
+        rest, applied = self._around or MethodType(self._step, optimizer), self._applied
 
         def step(self: torch.optim.Optimizer, closure: Any = None) -> None:
             if closure is not None:
                 raise ValueError("optimizer.step(closure) runs its own passes; with optimizer= there is none to run")
             _take_away(applied)
-            if around is not None:
-                around()  # a scheduler's, which counts; there is no gradient left to apply
+            # A scheduler's own counts; gradients of parameters that are trained only since are left to apply.
+            rest()
 
         optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
+
+    def parameters(self) -> list[Tensor]:
+        """What the optimizer updates."""
+        optimizer = self._optimizer()
+        return [] if optimizer is None else [each for group in optimizer.param_groups for each in group["params"]]
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell somebody of each update, for as long as it is there."""
+        self._watchers = [each for each in self._watchers if each() is not None]
+        self._watchers.append(weakref.WeakMethod(watcher))
 
     def close(self) -> None:
         """Give the optimizer back as it was."""
@@ -62,6 +85,7 @@ class Release:
         _take_away(self._applied)
         optimizer = self._optimizer()
         if optimizer is not None:
+            _current.pop(optimizer, None)
             optimizer.__dict__.pop("step", None)
             if self._around is not None:
                 optimizer.step = self._around  # type: ignore[method-assign]
@@ -73,6 +97,7 @@ class Release:
         _check(optimizer)
         groups = optimizer.param_groups
         group = next(group for group in groups if any(each is parameter for each in group["params"]))
+        fresh = not optimizer.state.get(parameter)
         optimizer.param_groups = [{**group, "params": [parameter]}]
         try:
             self._step(optimizer)
@@ -82,6 +107,15 @@ class Release:
         assert gradient is not None
         parameter.grad = AppliedGradient(gradient)
         self._applied.append(weakref.ref(parameter))  # type: ignore[arg-type]
+        state = [each for each in optimizer.state.get(parameter, {}).values() if isinstance(each, Tensor)]
+        for reference in self._watchers:
+            watcher = reference()
+            if watcher is not None:
+                watcher(parameter, state, fresh)
+
+
+_current: weakref.WeakKeyDictionary[torch.optim.Optimizer, Release] = weakref.WeakKeyDictionary()
+"""Of each optimizer, so that nothing is applied twice."""
 
 
 class AppliedGradient(torch.Tensor):

@@ -16,12 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
+from ....errors import BudgetError
 from ..module import name_of, set_aside
 from .kind import kind
 from .modules import Modules
+from .operators import plain
 from .planning import LivePlanner
 from .recorded import Recorded
-from .recording import Deposit, Recording
+from .recording import Deposit, Recording, Updated
 from .running import Running
 from .saved import Parked, taken
 from .table import Table
@@ -52,16 +54,28 @@ class LiveRunner:
 
     def __init__(self, original: Callable[..., Any], options: Any) -> None:
         self.original, self.options, self.name = original, options, name_of(original)
-        self.planner = LivePlanner(options.memory, options.time_limit, self.name, options.host, options.group)
+        self.planner = LivePlanner(
+            options.memory,
+            options.time_limit,
+            self.name,
+            options.host,
+            options.group,
+            options.keep,
+            options.never_replay,
+        )
         self._kinds: OrderedDict[Any, Kindred] = OrderedDict()
         self._learned: list[tuple[Any, Recorded]] = []
         self._lock = threading.RLock()
         self._steps = 0
+        self._refused: BudgetError | None = None
 
     @property
     def made(self) -> list[Any]:
-        """The plans, with that of a step that was recorded since."""
-        self._settle()
+        """The plans, with that of a step that was recorded since; a refusal is for the next step to raise."""
+        try:
+            self._settle()
+        except BudgetError as error:
+            self._refused = error
         return self.planner.made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -70,6 +84,9 @@ class LiveRunner:
             return self._run(args, kwargs)
 
     def _run(self, args: Any, kwargs: Any) -> Any:
+        refused, self._refused = self._refused, None
+        if refused is not None:
+            raise refused
         self._settle()
         if not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
             return self.original(*args, **kwargs)
@@ -93,14 +110,18 @@ class LiveRunner:
 
     def _recorded(self, key: Any, known: Kindred, args: Any, kwargs: Any) -> Any:
         memory = self.planner.memory
-        recording = Recording(self._places(args, kwargs), Modules(self.original), memory)
+        release = self.options.release
+        updated = {address(each) for each in release.parameters() if plain(each)} if release is not None else None
+        recording = Recording(self._places(args, kwargs), Modules(self.original), memory, updated)
+        if release is not None:
+            release.watch(recording.update)
         recording.proves = memory is not None and known.tried < _IN_VAIN
         with saved_tensors_hooks(recording.pack, unpack), recording:
             out = self.original(*args, **kwargs)
         recording.end()
         known.tried += 1
         if recording.proves or memory is None:
-            BackwardWatch(recording, lambda recorded: self._learn(key, recorded)).watch(out)
+            BackwardWatch(recording, lambda recorded: self._learn(key, recorded, recording.fresh)).watch(out)
         else:
             BackwardWatch(recording, lambda _: setattr(known, "tried", 0)).watch(out)
         return out
@@ -126,7 +147,11 @@ class LiveRunner:
         every = self.options.verify
         return not table.trusted or every == "all" or (isinstance(every, int) and self._steps % every == 0)
 
-    def _learn(self, key: Any, recorded: Recorded) -> None:
+    def _learn(self, key: Any, recorded: Recorded, fresh: bool) -> None:
+        if fresh:
+            # The optimizer has made its state, which no other step does: the next one is recorded.
+            return
+        recorded.only_before()
         with self._lock:
             self._learned.append((key, recorded))
         if self.planner.group is None and recorded.memory is not None and recorded.peak > recorded.memory:
@@ -169,5 +194,5 @@ def unpack(saved: Any) -> Tensor:
         return taken(saved)
     if isinstance(saved, Deposit):
         return saved.owner.unpack(saved)
-    assert isinstance(saved, Ticket | Parked)
+    assert isinstance(saved, Ticket | Parked | Updated)
     return saved.unpack()

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from ....graph import Graph, Node, Storage
+from ..wishes import Wishes, named
 from .away import SMALL
 from .costs import Price
 from .recorded import UNSEEN, BackwardTurn, Recorded
@@ -31,6 +32,12 @@ class Planned:
     """The backward node that unpacks first what was saved at a position."""
     gone: set[int] = field(default_factory=set)
     """Values that are there within a node only."""
+    modules: dict[str, set[str]] = field(default_factory=dict)
+    """Modules in which the operations of each forward node run."""
+
+    def made_in(self, wishes: Wishes) -> list[str]:
+        """Nodes with an operation in a module that is wished for."""
+        return [name for name, modules in self.modules.items() if any(named(each, wishes) for each in modules)]
 
     @cached_property
     def graph_values(self) -> frozenset[int]:
@@ -72,7 +79,10 @@ class _Assembly:
         outputs = [*(f"v{n}" for n in sorted(self.recorded.outputs) if n in self.known), *self.outputs]
         members = {f"f{root}": tuple(each) for root, each in self.members.items()}
         graph = Graph(self.nodes, [], outputs, self.name)
-        return Planned(graph, members, self.steals, turn_of, self.gone)
+        present = {node.name for node in self.nodes}
+        seen = self.recorded.seen
+        modules = {name: {seen[each].module for each in group} for name, group in members.items() if name in present}
+        return Planned(graph, members, self.steals, turn_of, self.gone, modules)
 
     def _join(self) -> None:
         """Join operations that write in place with the maker, where nobody reads what was there before."""

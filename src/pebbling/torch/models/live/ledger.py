@@ -56,7 +56,7 @@ class Ledger:
         stay = Lifetime(storage.nbytes(), self.clock, None, number, copied)
         self.stays.append(stay)
         place = storage._cdata
-        self._known[place] = weakref.ref(storage, lambda _: self._gone(place, stay))
+        self._known[place] = weakref.ref(storage, lambda _: self._gone(place, stay)), stay
         self.live += stay.bytes
         self.peak = max(self.peak, self.live)
         if number is None and not copied:
@@ -76,6 +76,13 @@ class Ledger:
             self.small -= stay.bytes
         if stay.died is None:
             stay.died = self.clock
+
+    def outlive(self, place: int) -> None:
+        """A storage stays for good, as the state of an optimizer does: it is none of the step's."""
+        if place in self._known:
+            _, stay = self._known[place]
+            self._gone(place, stay)
+            self.stays.remove(stay)
 
     def during(self, bytes: int) -> None:
         """Count bytes that are taken for a moment."""

@@ -14,6 +14,7 @@ from ....logs import note
 from ....units import format_bytes
 from ..model_plan import ModelPlan
 from ..watch import SLACK
+from ..wishes import Wishes
 from .costs import prices
 from .graph import Planned, graph_of
 from .host import PAGE, rate
@@ -33,9 +34,17 @@ class LivePlanner:
     """Plans recorded steps, with one budget."""
 
     def __init__(
-        self, memory: int | None, time_limit: float, name: str, host: int | None = None, group: Any = None
+        self,
+        memory: int | None,
+        time_limit: float,
+        name: str,
+        host: int | None = None,
+        group: Any = None,
+        keep: Wishes = (),
+        never_replay: Wishes = (),
     ) -> None:
         self.memory, self.time_limit, self.name, self.host, self.group = memory, time_limit, name, host, group
+        self.keep, self.never_replay = keep, never_replay
         self.made: list[ModelPlan] = []
 
     def plan(self, recorded: Recorded) -> Table:
@@ -84,11 +93,13 @@ class LivePlanner:
         budget = max(0, int(self.memory * (1 - slack)) - aside)
         seconds = self.time_limit if not self.made else min(self.time_limit, _LATER)
         try:
+            keep, once = planned.made_in(self.keep), planned.made_in(self.never_replay)
             if self.host is None:
-                return solve(planned.graph, budget, time_limit=seconds)
+                return solve(planned.graph, budget, time_limit=seconds, keep=keep, never_replay=once)
             stay = [node.name for node in planned.graph.nodes if node.op == UNSEEN]
             stay += [f"f{n}" for n, seen in recorded.seen.items() if seen.why == FOREIGN and f"f{n}" in planned.members]
-            return _with_host(planned.graph, budget, seconds, self.host, rate(device, self.memory), stay)
+            stay = list(dict.fromkeys([*stay, *keep]))
+            return _with_host(planned.graph, budget, seconds, self.host, rate(device, self.memory), stay, once)
         except BudgetError as error:
             least = error.minimum
             if least is not None:
@@ -99,7 +110,9 @@ class LivePlanner:
             ) from error
 
 
-def _with_host(graph: Graph, budget: int, seconds: float, room: int, transfer: float, stay: list[str]) -> GraphPlan:
+def _with_host(
+    graph: Graph, budget: int, seconds: float, room: int, transfer: float, stay: list[str], once: list[str]
+) -> GraphPlan:
     """A plan with copies, all of which have a place of their own on the host.
 
     Copies that are shorter in all than the forward pass can hide behind it, and those back behind the rest: they are
@@ -112,7 +125,7 @@ def _with_host(graph: Graph, budget: int, seconds: float, room: int, transfer: f
         try:
             plan = None
             if bytes > 0:
-                plan = solve(graph, budget, seconds / 2, host=bytes, transfer=speed, keep=stay)
+                plan = solve(graph, budget, seconds / 2, host=bytes, transfer=speed, keep=stay, never_replay=once)
         except BudgetError as error:
             refused = error
             continue
@@ -122,7 +135,7 @@ def _with_host(graph: Graph, budget: int, seconds: float, room: int, transfer: f
             break
     if not found:
         if refused is None:
-            return solve(graph, budget, time_limit=seconds)
+            return solve(graph, budget, time_limit=seconds, keep=stay, never_replay=once)
         raise refused
     return min(found, key=lambda plan: plan.overhead)
 

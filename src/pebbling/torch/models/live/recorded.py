@@ -35,6 +35,8 @@ class RecordedOp:
     random: bool = False
     scratch: tuple[int, ...] = ()
     unfilled: bool = False
+    outside: tuple[int, ...] = ()
+    """Storages from before the step that it reads and that an optimizer updates in the backward pass."""
     signature: Any = None
 
     @property
@@ -79,6 +81,23 @@ class Recorded:
     peak: int
     moved: int
     memory: int | None
+    applied: dict[int, int] = field(default_factory=dict)
+    """Storages that an optimizer updates in the backward pass, with the turn in which it did."""
+
+    def only_before(self) -> None:
+        """Run no operation again that reads a parameter which is updated before all that needs it is done."""
+        if not self.applied:
+            return
+        last: dict[int, int] = {}
+        for turn, each in enumerate(self.turns):
+            for _, value in each.reads:
+                last[value] = turn
+        for seen in reversed(self.seen.values()):
+            needed = max((last.get(value, -1) for value in seen.values), default=-1)
+            for value in seen.reads:
+                last[value] = max(last.get(value, -1), needed)
+            if any(self.applied.get(place, needed) < needed for place in seen.outside):
+                seen.again, seen.why = False, "reads a parameter that is updated before"
 
     @property
     def unproven(self) -> dict[str, int]:

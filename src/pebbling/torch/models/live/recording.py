@@ -24,7 +24,7 @@ from .proof import prove
 from .recipe import Bound, Recipe
 from .recorded import FOREIGN, PLACES, WRITTEN, RecordedOp
 from .room import StepRoom
-from .saved import Probe, kept
+from .saved import Probe, kept, taken
 from .signature import signature
 from .values import Value, Window, address
 
@@ -42,15 +42,40 @@ class Deposit:
         self.window, self.probe = Window(None, tensor), Probe(tensor)
 
 
+class Updated:
+    """A saved tensor that looks into a parameter which an optimizer updates in the backward pass."""
+
+    __slots__ = ("place", "recording", "saved")
+
+    def __init__(self, recording: Recording, tensor: Tensor) -> None:
+        self.recording, self.place, self.saved = recording, address(tensor), kept(tensor)
+
+    def unpack(self) -> Tensor:
+        """The tensor, if it is what it was."""
+        tensor = taken(self.saved)
+        if self.place in self.recording.applied:
+            raise RuntimeError(
+                f"a parameter of shape {tuple(tensor.shape)} is read in the backward pass after its gradient came, and "
+                "has been updated by then: leave out optimizer=, or read a copy of it"
+            )
+        return tensor
+
+
 class Recording(LiveMode):
     """Records the forward pass as a mode, and what is saved of it as a hook."""
 
-    def __init__(self, known: set[int], modules: Modules, memory: int | None) -> None:
+    def __init__(self, known: set[int], modules: Modules, memory: int | None, updated: set[int] | None = None) -> None:
         super().__init__()
         self.known, self.modules = known, modules
         self.bound, self.ledger, self.away = Bound(), Ledger(), Away()
         self.room = StepRoom(self.ledger, self.away, memory)
         self.proves = memory is not None
+        self.updated = updated or set()
+        """Storages that an optimizer updates as their gradients come."""
+        self.applied: dict[int, int] = {}
+        """Those of them that it has, with the turn of the backward pass."""
+        self.fresh = False
+        """Whether the optimizer has made its state in this step."""
         self.functions: list[Any] = []
         self.seen: dict[int, RecordedOp] = {}
         self.sizes: dict[int, int] = {}
@@ -85,6 +110,8 @@ class Recording(LiveMode):
         recipe.kwargs = {name: self.bound.scan(each, recipe, facts) for name, each in kwargs.items()}
         self.bound.outside.clear()
         seen = RecordedOp(function, facts.name, module, tuple(dict.fromkeys(each.number for each in recipe.reads)))
+        if self.updated:
+            seen.outside = tuple(each.place for each in recipe.outside if each.place in self.updated)
         for value, storage in storages.items():
             self._foreign_write(value.number, storage)
             self._readers.setdefault(value.number, []).append(seen)
@@ -102,6 +129,8 @@ class Recording(LiveMode):
             seen.signature = costs if big or costs.bytes > SMALL else None
         if big and self.proves:
             self._prove(recipe, facts, args, result, storages, before, seen)
+        before.clear()
+        self.room.beside = 0
         for position, made in seen.made:
             self._note_digest(made, tensors(result)[position].untyped_storage())
         for (_, old, _), value in zip(recipe.writes, new, strict=True):
@@ -145,6 +174,7 @@ class Recording(LiveMode):
         """The next values of what is about to be written, and copies of it as it is, for the proof."""
         new: list[Value] = []
         before: Storages = {}
+        self.room.beside = 0
         for written in facts.written:
             tensor = written.of(args, kwargs)
             if isinstance(tensor, list | tuple):
@@ -164,6 +194,7 @@ class Recording(LiveMode):
                 recipe.again = self.room.make(storage.nbytes(), may=True)
                 if recipe.again:
                     before[old] = storage.clone()
+                    self.room.beside += storage.nbytes()
                     if old.number in self._unfilled:
                         _poison(before[old])
             value = Value(recipe.number * PLACES + WRITTEN + len(new), None)
@@ -249,6 +280,15 @@ class Recording(LiveMode):
                 self.died.setdefault(number, self.ledger.clock - 1)
                 del self._held[number]
 
+    def update(self, parameter: Tensor, state: list[Tensor], fresh: bool) -> None:
+        """An optimizer has updated a parameter; its state stays from step to step."""
+        self.applied.setdefault(address(parameter), self.ledger.clock - len(self.functions))
+        self.fresh |= fresh and bool(state)
+        for each in state:
+            if plain(each):
+                self.ledger.outlive(address(each))
+                self.known.add(address(each))
+
     def end(self) -> None:
         """The forward pass is over."""
         self.ledger.clock = len(self.functions)
@@ -263,6 +303,8 @@ class Recording(LiveMode):
             value = None
             if plain(tensor) and not tensor.is_conj() and not tensor.is_neg():
                 value = self._value(tensor)
+            if value is None and plain(tensor) and address(tensor) in self.updated:
+                return Updated(self, tensor)
             if value is None or self.sizes[value.number] <= SMALL:
                 return kept(tensor)
             number = value.number

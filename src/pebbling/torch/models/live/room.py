@@ -37,6 +37,8 @@ class StepRoom:
         self._device = Device() if memory is not None and on_gpu() else None
         self._inside: dict[Any, int] = {}
         """What operations took beside their results, for each byte of theirs that came and went."""
+        self.beside = 0
+        """Bytes of copies that the proof of the running operation needs."""
 
     def make(self, bytes: int, may: bool = False) -> bool:
         """Move values away until so many bytes are free; whether they are, or else whether that makes no difference.
@@ -51,12 +53,13 @@ class StepRoom:
             over -= self.away.free(over)
         fits = over <= 0 or self.hopeless
         if fits or not may:
-            self.ledger.during(bytes)
+            self.ledger.during(self.beside + bytes)
         return fits
 
     def _live(self) -> int:
         """What is taken: on a GPU whatever its allocator counts, such as states of generators and sums of ours."""
-        return self.ledger.live if self._device is None else max(self.ledger.live, self._device.taken())
+        live = self.ledger.live + self.beside
+        return live if self._device is None else max(live, self._device.taken())
 
     @property
     def hopeless(self) -> bool:
@@ -162,8 +165,14 @@ def expected(function: Any, args: Any, kwargs: Any) -> int:
 
 
 def guessed(function: Any, args: Any, made: int) -> int:
-    """Bytes that an operation is thought to take while it runs: convolutions arrange what they read and make anew."""
-    if "convolution" not in operator(function).name:
+    """Bytes that an operation is thought to take while it runs.
+
+    Convolutions arrange what they read and make anew; coins are tossed as integers on the CPU, whatever they fill.
+    """
+    name = operator(function).name
+    if "bernoulli" in name:
+        return sum(4 * each.numel() for each in args[:1] if isinstance(each, Tensor) and each.device.type == "cpu")
+    if "convolution" not in name:
         return 0
     return made + sum(_bytes(each) for each in tree_leaves(args))
 

@@ -35,6 +35,8 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
         self.drops, self.moved = self.table.drops, self.table.moved
         self.bound, self.way = Bound(), Way(self.table)
         self.position = self.packed = 0
+        self.switched = False
+        """Whether some of it ran by another table of the same beginning."""
         self.deviated = ""
         """The first operation that no plan knows."""
         self._away: Away | None = None
@@ -159,6 +161,7 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
                 continue
             if mine[:position] == self.table.functions[:position]:
                 self.table = self.way.table = table
+                self.switched = self.switched or position > 0
                 self.specs, self.drops, self.moved = table.specs, table.drops, table.moved
                 self.position = position
                 return self.__torch_dispatch__(function, (), args, kwargs)
@@ -181,7 +184,9 @@ class Running(LiveMode):  # type: ignore[no-untyped-call]
         number = self.drops[place] if place < len(self.drops) else -1
         if number >= 0:
             value = self.bound.values.get(address(tensor)) if plain(tensor) else None
-            if value is not None and value.number == number and (value.again or number in self.moved):
+            if value is None or value.number != number or not (value.again or number in self.moved):
+                value = None
+            if value is not None and (not self.switched or self.way.reaches(value)):
                 with _Quiet():
                     if value.away is None and number in self.moved and not self.way.move(value):
                         return kept(tensor)

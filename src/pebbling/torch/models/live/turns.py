@@ -129,6 +129,7 @@ class BackwardWatch(LiveMode):  # type: ignore[no-untyped-call]
                 peak=ledger.peak,
                 moved=recording.away.moved,
                 memory=recording.room.memory,
+                applied=recording.applied,
             )
         )
 

@@ -77,7 +77,7 @@ class Way:
 
     def _planned(self, ticket: Ticket, value: Value) -> Any:
         table = self.table
-        turn = table.turn_of[ticket.position]
+        turn = table.turn_of.get(ticket.position, -1)
         if turn < self._at or (turn == self._at and not self._left):
             self._break()
             return self.get(value)
@@ -108,6 +108,20 @@ class Way:
             value = reference() if reference is not None else None
             if value is not None and (value.guard is None or value.away is not None):
                 value.give_back()
+
+    def reaches(self, value: Value) -> bool:
+        """Whether a value can be made again of what is held: what ran by another plan was held for that one."""
+        seen: set[Value] = set()
+        stack = [value]
+        while stack:
+            one = stack.pop()
+            if one in seen or one.away is not None or (one is not value and one.storage is not None):
+                continue
+            seen.add(one)
+            if one.maker is None or not one.maker.again:
+                return False
+            stack += one.maker.reads
+        return True
 
     def _break(self) -> None:
         """Another order than planned: drop what was made ahead, and go on by demand."""
