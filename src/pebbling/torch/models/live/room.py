@@ -23,7 +23,7 @@ _SHARE, _OWN = 16, 2**18
 """Recording takes so many bytes for itself, digests and comparisons, and no more than such a part of the budget."""
 _RESERVE = 0.04
 """On a GPU such a share stays free while a step is recorded: on an H200 the first step was up to 2.3 % over its budget
-with what kernels take inside counted (4.2 % without), for a reason that was not found."""
+even with what kernels take inside counted, for a reason that was not found."""
 
 
 class StepRoom:
