@@ -79,12 +79,12 @@ def test_programs_of_many_lines_have_a_story_of_some_thousands():
 def test_the_page_and_the_command(tmp_path, monkeypatch, capsys):
     from pebbling.cli import main
 
-    (tmp_path / "rod.py").write_text(
+    (tmp_path / "rod_of_why.py").write_text(
         "import numpy as np\n\ndef heat(u):\n    for _ in range(50):\n        u = u + 0.1 * np.sin(u) * u\n"
         "    return np.sum(u)\n\ndef example():\n    return heat, np.ones(2000)\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    assert main(["why", "rod:example", "--save", "why.html"]) == 0
-    assert "rod.py:5" in capsys.readouterr().out
-    assert "rod.py:5" in (tmp_path / "why.html").read_text()
+    assert main(["why", "rod_of_why:example", "--save", "why.html"]) == 0
+    assert "rod_of_why.py:5" in capsys.readouterr().out
+    assert "rod_of_why.py:5" in (tmp_path / "why.html").read_text()

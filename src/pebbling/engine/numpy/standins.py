@@ -181,14 +181,21 @@ def _enter_function(of: Any, seen: set[int]) -> None:
 
 def _in(namespace: dict[str, Any]) -> list[Place]:
     found = []
+    # A name that comes and goes makes a dictionary grow: in all packages that import NumPy that would be a megabyte,
+    # which no budget has room for. What a program asks of its values, it asks in its own files.
+    asks = bool(ISINSTANCE) and not _is_installed(namespace)
     for name, value in list(namespace.items()):
         if id(value) in _OURS and _OURS[id(value)][0] is value:
             found.append((namespace, name, *_OURS[id(value)]))
         elif (ours := _wrapper(value)) is not None:
             found.append((namespace, name, value, ours))
-        if value is np and ISINSTANCE and "isinstance" not in namespace:
+        if value is np and asks and "isinstance" not in namespace:
             found.append((namespace, "isinstance", _ABSENT, ISINSTANCE[0]))
     return found
+
+
+def _is_installed(namespace: dict[str, Any]) -> bool:
+    return any(folder in str(namespace.get("__file__")) for folder in ("site-packages", "dist-packages"))
 
 
 def _wrapper(value: Any) -> Any:
