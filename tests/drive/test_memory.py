@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import tempfile
 import threading
 import tracemalloc
@@ -606,4 +607,8 @@ def test_two_threads_with_budgets_in_bytes_are_told_apart():
     finally:
         go_on.set()
         first.join()
-    assert found == [adjoint(simple, simple_back, state, 30, state, memory="200kB").report.schedule]
+    # A step is measured anew each time, and a thread of its own takes a little; counting the other run would cost half.
+    alone = adjoint(simple, simple_back, state, 30, state, memory="200kB").report.schedule
+    slots = [int(re.search(r"slots=(\d+)", schedule)[1]) for schedule in (*found, alone)]
+    assert len(slots) == 2
+    assert abs(slots[0] - slots[1]) <= 3

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,6 +41,10 @@ def together(comm: Any, doing: str) -> Iterator[None]:
         raise kind(f"rank {rank} failed in {doing}: {words}")
 
 
+_READ = 0.5
+"""Seconds that a launcher has to read an error before its ranks end."""
+
+
 @contextmanager
 def ending_together(comm: Any) -> Iterator[None]:
     """Have an error that leaves this block, and that nobody catches, end all ranks: they would wait for this one."""
@@ -59,6 +64,8 @@ def _abort_unless_caught(comm: Any, error: BaseException) -> None:
         if error in _chain(uncaught):
             sys.stderr.write(f"pebbling: rank {comm.Get_rank()} ends all {comm.Get_size()} ranks for this error\n")
             sys.stderr.flush()
+            # The launcher ends with the ranks, and may not have read what this one wrote.
+            time.sleep(_READ)
             comm.Abort(1)
 
     sys.excepthook = hook
