@@ -220,6 +220,7 @@ def test_any_state_and_any_budget(kind, length, n, magnitude, more, data):
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example("carried objects", "Compressed", 2, 2.0)
+@example("carried objects", "HDF5", 1, 2.0)
 @given(st.sampled_from(sorted(STATES)), st.sampled_from(sorted(STORES)), st.integers(1, 30), st.floats(1.5, 5))
 def test_any_state_and_any_store(kind, store, n, magnitude):
     make, step, back, seed = STATES[kind]

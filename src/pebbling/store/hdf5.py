@@ -185,7 +185,7 @@ class HDF5(Store):
 
     def _write(self, group: Any, meta: bytes, buffers: list[np.ndarray]) -> None:
         check = 0
-        for number, (buffer, form) in enumerate(zip(buffers, Layout(meta).forms)):
+        for number, (buffer, form) in enumerate(zip(buffers, Layout(meta, self._may_pickle).forms)):
             typed = buffer if form.dtype is None else buffer.view(form.dtype).reshape(form.shape)
             group.create_dataset(str(number), data=typed)
             check = checksum(buffer, check)
