@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -220,3 +222,10 @@ def test_a_failing_reversal_says_what_it_was_called_with() -> None:
     with pytest.raises(TypeError) as found:
         run(seed={"u": one})
     assert "an adjoint that is a dict of ['u'], which began as the seed" in found.value.__notes__[0]
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_a_front_end_without_its_framework_says_what_to_install(name: str) -> None:
+    program = f"import sys; sys.modules['{name}'] = None; import pebbling.{name}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert f"pip install 'pebbling[{name}]'" in done.stderr

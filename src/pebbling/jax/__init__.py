@@ -1,5 +1,12 @@
 """Checkpointed loops inside one compiled JAX program."""
 
+try:
+    import jax  # noqa: F401, for the message alone
+except ModuleNotFoundError as error:
+    if error.name != "jax":
+        raise
+    raise ModuleNotFoundError("pebbling.jax needs JAX: pip install 'pebbling[jax]'", name=error.name) from None
+
 from .accelerator import GPU_OPTIONS
 from .compiled import grad, jit, value_and_grad
 from .loops import fori_loop, loop, scan

@@ -1,5 +1,12 @@
 """PyTorch: loops and chains of modules whose gradients fit a budget."""
 
+try:
+    import torch  # noqa: F401, for the message alone
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError("pebbling.torch needs PyTorch: pip install 'pebbling[torch]'", name=error.name) from None
+
 from .chains import Chain, chain
 from .loops import loop
 from .models import fit, plan

@@ -1,8 +1,8 @@
 """Convolutions in the one order of axes for which XLA on CPUs has a fast kernel.
 
-XLA brings convolutions into that order (batch, space, channels) itself, but only in the outermost computation of a
-program. In loops and branches the derivative by the kernel, whose batch is the channels of the input, runs some
-fifty times slower than outside. So in branches the axes are brought into order here.
+XLA seems to bring convolutions into that order (batch, space, channels) itself only in the outermost computation of a
+program: that is concluded from times. In loops and branches the derivative by the kernel, whose batch is the channels
+of the input, runs some fifty times slower than outside. So in branches the axes are brought into order here.
 """
 
 from __future__ import annotations
